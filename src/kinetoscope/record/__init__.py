@@ -1,0 +1,1 @@
+"""How a trace is made. The only folder that imports torch."""

@@ -1,0 +1,1 @@
+"""Answers that people look at: text tables, HTML."""
