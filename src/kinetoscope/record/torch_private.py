@@ -1,0 +1,278 @@
+"""The one module that touches what torch does not promise to keep.
+
+Everything else under ``record`` takes torch's private names from here, under a public name. What stands here was
+checked against the releases 2.6.0, 2.13.0 and 2.14.1. What differs among them:
+
+- ``_prepare_profiler`` takes a filter of activity types in 2.13 and later, not in 2.6: :func:`prepare_profiler`;
+- ``_is_kineto_stopped`` exists in 2.13 and later: :func:`is_kineto_stopped`;
+- ``profiler_allow_cudagraph_cupti_lazy_reinit_cuda12`` exists in 2.13 and later:
+  :func:`cuda_graphs_need_cupti_kept`;
+- ``ProfilerActivity.HPU`` exists in 2.13 and later;
+- ``ExperimentalConfig`` has more arguments in later releases; ``trace_only``, ``capture_overload_names`` and
+  ``profile_all_threads`` are missing in 2.6.
+
+Importing this module imports torch, and raises ImportError where torch is missing or not supported
+(:mod:`kinetoscope.record.torch_version`).
+"""
+
+# ruff: noqa: E402 - the version is checked before the imports that would fail with a less helpful error.
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterable
+from typing import Any
+
+from kinetoscope.record import torch_version
+
+TORCH_VERSION = torch_version.require_torch()
+"""(major, minor, patch) of the torch in use."""
+
+import torch
+import torch.autograd.profiler as autograd_profiler
+from torch._C import _get_privateuse1_backend_name as privateuse1_backend_name
+from torch._C._autograd import (
+    DeviceType,
+    _prepare_profiler,
+    _profiler_enabled,
+    _toggle_collection_dynamic,
+    kineto_available,
+)
+from torch._C._autograd import (
+    _add_metadata_json as add_metadata_json,
+)
+from torch._C._autograd import (
+    _disable_profiler as disable_profiler,
+)
+from torch._C._autograd import (
+    _enable_profiler as enable_profiler,
+)
+from torch._C._autograd import (
+    _KinetoEvent as KinetoEvent,
+)
+from torch._C._autograd import (
+    _profiler_type as profiler_type,
+)
+from torch._C._autograd import (
+    _ProfilerResult as ProfilerResult,
+)
+from torch._C._autograd import (
+    _record_function_with_args_enter as record_function_with_args_enter,
+)
+from torch._C._autograd import (
+    _record_function_with_args_exit as record_function_with_args_exit,
+)
+from torch._C._autograd import (
+    _supported_activities as supported_activities,
+)
+from torch._C._profiler import (
+    ActiveProfilerType,
+    ProfilerActivity,
+    ProfilerConfig,
+    ProfilerState,
+    RecordScope,
+)
+from torch._C._profiler import (
+    _add_execution_trace_observer as add_execution_trace_observer,
+)
+from torch._C._profiler import (
+    _disable_execution_trace_observer as disable_execution_trace_observer,
+)
+from torch._C._profiler import (
+    _enable_execution_trace_observer as enable_execution_trace_observer,
+)
+from torch._C._profiler import (
+    _ExperimentalConfig as ExperimentalConfig,
+)
+from torch._C._profiler import (
+    _RecordFunctionFast as RecordFunctionFast,
+)
+from torch._C._profiler import (
+    _remove_execution_trace_observer as remove_execution_trace_observer,
+)
+from torch.autograd.profiler import (
+    KinetoStepTracker,
+    record_function,
+)
+from torch.autograd.profiler import (
+    _ProfilerStats as ProfilerStats,
+)
+from torch.autograd.profiler import (
+    _run_on_profiler_start as set_profiler_enabled,
+)
+from torch.autograd.profiler import (
+    _run_on_profiler_stop as set_profiler_disabled,
+)
+from torch.autograd.profiler import (
+    profile as AutogradProfile,
+)
+from torch.autograd.profiler_util import EventList, FunctionEvent, FunctionEventAvg
+from torch.profiler import itt
+
+__all__ = [
+    "SUPPORTS_ACTIVITY_FILTERS",
+    "TORCH_VERSION",
+    "ActiveProfilerType",
+    "AutogradProfile",
+    "DeviceType",
+    "EventList",
+    "ExperimentalConfig",
+    "FunctionEvent",
+    "FunctionEventAvg",
+    "KinetoEvent",
+    "KinetoStepTracker",
+    "ProfilerActivity",
+    "ProfilerConfig",
+    "ProfilerResult",
+    "ProfilerState",
+    "ProfilerStats",
+    "RecordFunctionFast",
+    "RecordScope",
+    "add_execution_trace_observer",
+    "add_metadata_json",
+    "all_process_group_configs",
+    "cuda_graphs_enabled",
+    "cuda_graphs_need_cupti_kept",
+    "disable_execution_trace_observer",
+    "disable_profiler",
+    "enable_execution_trace_observer",
+    "enable_profiler",
+    "inductor_source_files",
+    "is_kineto_stopped",
+    "itt",
+    "kineto_available",
+    "optimizer_step_is_tracked",
+    "prepare_profiler",
+    "privateuse1_backend_name",
+    "process_group_configs",
+    "profiler_active",
+    "profiler_type",
+    "record_function",
+    "record_function_with_args_enter",
+    "record_function_with_args_exit",
+    "remove_execution_trace_observer",
+    "require_activity_filters",
+    "set_profiler_disabled",
+    "set_profiler_enabled",
+    "supported_activities",
+    "toggle_collection_dynamic",
+]
+
+SUPPORTS_ACTIVITY_FILTERS = "activity_filter" in (_prepare_profiler.__doc__ or "")
+"""True if this torch can restrict an activity to some of its activity types."""
+
+
+# the engine
+
+
+def require_activity_filters() -> None:
+    """Check that this torch can filter by activity types.
+
+    Raises:
+        RuntimeError: it cannot; the message says what to pass instead.
+    """
+    if not SUPPORTS_ACTIVITY_FILTERS:
+        raise RuntimeError(
+            f"torch {torch.__version__} cannot restrict an activity to some of its types; pass the ProfilerActivity "
+            "itself instead of a dict, or use a newer torch (2.13 can)"
+        )
+
+
+def prepare_profiler(
+    config: ProfilerConfig,
+    activities: Iterable[ProfilerActivity],
+    activity_filters: dict[ProfilerActivity, set[str]] | None = None,
+) -> None:
+    """Prepare Kineto for a recording; ``activity_filters`` restricts an activity to the named activity types.
+
+    Raises:
+        RuntimeError: filters are given and this torch knows none; nothing has been touched then.
+    """
+    if activity_filters:
+        require_activity_filters()
+        _prepare_profiler(config, set(activities), activity_filters)
+    else:
+        _prepare_profiler(config, set(activities))
+
+
+def toggle_collection_dynamic(enable: bool, activities: Iterable[ProfilerActivity]) -> None:
+    """Turn the collection of some activities on or off while recording."""
+    _toggle_collection_dynamic(enable, set(activities))
+
+
+def is_kineto_stopped() -> bool:
+    """Tell whether Kineto ended the collection of device activity early; False where this torch cannot say."""
+    ask = getattr(torch.autograd, "_is_kineto_stopped", None)
+    return bool(ask()) if ask is not None else False
+
+
+def profiler_active() -> bool:
+    """Tell whether any profiler of torch is recording: this one, ``torch.profiler`` or ``torch.autograd.profiler``.
+
+    True on every thread while ``torch.autograd.profiler``'s own flag is set, and on the thread that enabled a profiler.
+    """
+    return bool(autograd_profiler._is_profiler_enabled) or bool(_profiler_enabled())
+
+
+# CUDA graphs and CUPTI
+
+
+def cuda_graphs_enabled() -> bool:
+    """Tell whether inductor is set to use CUDA graphs.
+
+    Inductor's configuration is read where it is loaded already; otherwise what it will read when it loads, since
+    loading it takes seconds and a program without ``torch.compile`` never needs it.
+    """
+    config = sys.modules.get("torch._inductor.config")
+    if config is None:
+        return os.environ.get("TORCHINDUCTOR_CUDAGRAPHS") == "1"
+    return bool(config.triton.cudagraphs)
+
+
+def cuda_graphs_need_cupti_kept() -> bool:
+    """Tell whether CUDA graphs break with this CUDA when CUPTI is torn down and initialised again."""
+    import torch._utils_internal as internal
+
+    allows = getattr(internal, "profiler_allow_cudagraph_cupti_lazy_reinit_cuda12", None)
+    if allows is None or not allows():
+        return True
+    cuda = torch.version.cuda
+    return cuda is not None and torch_version.parse_version(cuda)[:2] < (12, 6)
+
+
+# torch.distributed
+
+
+def all_process_group_configs() -> list[dict[str, Any]]:
+    """Return the configuration of every process group as the trace's ``distributedInfo`` has it."""
+    from torch.distributed import distributed_c10d
+
+    return list(distributed_c10d._get_all_pg_configs())
+
+
+def process_group_configs() -> list[dict[str, Any]]:
+    """Return the configuration of every process group as an execution trace has it."""
+    from torch.distributed import distributed_c10d
+
+    return list(distributed_c10d._world.pg_config_info)
+
+
+# optimizers and inductor
+
+
+def optimizer_step_is_tracked() -> bool:
+    """Tell whether ``torch.profiler`` registered its own optimizer hook for the step tracker."""
+    from torch.optim.optimizer import _global_optimizer_post_hooks
+    from torch.profiler import _optimizer_post_hook
+
+    return any(hook is _optimizer_post_hook for hook in _global_optimizer_post_hooks.values())
+
+
+def inductor_source_files() -> list[str]:
+    """Return the paths of the Python files that inductor generated and loaded in this process."""
+    codecache = sys.modules.get("torch._inductor.codecache")
+    if codecache is None:
+        return []
+    files = [getattr(module, "__file__", None) for module in codecache.PyCodeCache.modules]
+    return [file for file in files if file]
