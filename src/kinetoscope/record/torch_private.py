@@ -107,7 +107,10 @@ from torch.autograd.profiler import (
 from torch.autograd.profiler import (
     profile as AutogradProfile,
 )
-from torch.autograd.profiler_util import EventList, FunctionEvent, FunctionEventAvg
+from torch.autograd.profiler_util import EventList, FunctionEvent, FunctionEventAvg, Interval, Kernel
+from torch.autograd.profiler_util import (
+    _filter_stack_entry as keeps_stack_entry,
+)
 from torch.profiler import itt
 
 __all__ = [
@@ -120,6 +123,8 @@ __all__ = [
     "ExperimentalConfig",
     "FunctionEvent",
     "FunctionEventAvg",
+    "Interval",
+    "Kernel",
     "KinetoEvent",
     "KinetoStepTracker",
     "ProfilerActivity",
@@ -132,8 +137,10 @@ __all__ = [
     "add_execution_trace_observer",
     "add_metadata_json",
     "all_process_group_configs",
+    "build_event_metadata",
     "cuda_graphs_enabled",
     "cuda_graphs_need_cupti_kept",
+    "demangle",
     "disable_execution_trace_observer",
     "disable_profiler",
     "enable_execution_trace_observer",
@@ -141,6 +148,7 @@ __all__ = [
     "inductor_source_files",
     "is_kineto_stopped",
     "itt",
+    "keeps_stack_entry",
     "kineto_available",
     "optimizer_step_is_tracked",
     "prepare_profiler",
@@ -213,6 +221,20 @@ def profiler_active() -> bool:
     True on every thread while ``torch.autograd.profiler``'s own flag is set, and on the thread that enabled a profiler.
     """
     return bool(autograd_profiler._is_profiler_enabled) or bool(_profiler_enabled())
+
+
+# events
+
+
+def demangle(name: str) -> str:
+    """Return a C++ name in readable form; other names, and names of one letter, as they are."""
+    return str(torch._C._demangle(name)) if len(name) > 1 else name
+
+
+def build_event_metadata(extra: dict[str, str]) -> Any:
+    """Put Kineto's metadata of an event into torch's structure; None where this torch has none (before 2.13)."""
+    build = getattr(torch.autograd.profiler_util, "_build_metadata", None)
+    return build(extra) if build is not None else None
 
 
 # CUDA graphs and CUPTI

@@ -1,0 +1,105 @@
+"""From a trace's table to the rows that operators are made from."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import numpy as np
+import polars as pl
+
+from kinetoscope.analyze.operators import CPU, Ints, RawEvents, TextColumn
+from kinetoscope.trace.devices import DEVICE_NUMBERS
+
+if TYPE_CHECKING:
+    from kinetoscope.trace.trace import Trace
+
+# Rows that are operators themselves: their external id is their own number, not that of the operator behind them.
+OWN_CATEGORIES = ("cpu_op", "user_annotation", "python_function", "cpu_instant_event", "overhead")
+ANNOTATION_CATEGORIES = ("user_annotation", "gpu_user_annotation")
+# Spans that viewers draw around a recording; nothing that happened in the program.
+FRAME_CATEGORIES = ("Trace", "trace")
+
+
+def raw_events(trace: Trace) -> tuple[RawEvents, str | None]:
+    """Rows of a trace in the form that :func:`kinetoscope.analyze.operators.operators` takes.
+
+    Taken are slices and memory events, not flows, counters and the viewer's frames.
+
+    Returns:
+        The rows, and the name of the device if any row ran on one.
+    """
+    events = trace.events.filter(
+        (pl.col("duration_ns").is_not_null() | pl.col("name").is_in(["[memory]", "[OutOfMemory]"]))
+        & ~pl.col("category").is_in(FRAME_CATEGORIES).fill_null(False)
+    )
+    own = pl.col("category").is_in(OWN_CATEGORIES).fill_null(False)
+    events = events.with_columns(
+        own_id=pl.when(own).then("external_id").otherwise("correlation").fill_null(0),
+        linked_id=pl.when(own).then(0).otherwise(pl.col("external_id").fill_null(0)),
+        lane=pl.struct("process", pl.coalesce("record_thread", "thread")).rank("dense"),
+        number=pl.col("device_type").replace_strict(DEVICE_NUMBERS, default=CPU, return_dtype=pl.Int64).fill_null(CPU),
+    )
+    names = TextColumn.encode(events["name"].fill_null("").to_list())
+    start = _ints(events["start_ns"])
+    memory = events["name"].is_in(["[memory]", "[OutOfMemory]"]).fill_null(False).to_numpy()
+    device_type = _ints(events["number"])
+    raw = RawEvents(
+        names=names.values,
+        name=names.codes,
+        start_ns=start - (start.min() if len(start) else 0),
+        end_ns=start - (start.min() if len(start) else 0) + _ints(events["duration_ns"]),
+        # Real thread numbers where the trace has them: forward_thread counts in those.
+        thread=_ints(events["record_thread"] if events["record_thread"].null_count() == 0 else events["lane"]),
+        device_type=device_type,
+        device=_ints(events["device"]),
+        own_id=_ints(events["own_id"]),
+        linked_id=_ints(events["linked_id"]),
+        is_async=events["is_async"].fill_null(False).to_numpy(),
+        is_annotation=events["category"].is_in(ANNOTATION_CATEGORIES).fill_null(False).to_numpy(),
+        is_python=(events["category"] == "python_function").fill_null(False).to_numpy(),
+        is_hidden=np.zeros(events.height, dtype=bool),
+        is_overhead=(events["category"] == "overhead").fill_null(False).to_numpy(),
+        bytes=np.where(memory, _ints(events["bytes"]), 0),
+        scope=_ints(events["scope"]),
+        sequence_number=_ints(events["sequence_number"], -1),
+        forward_thread=_ints(events["forward_thread"]),
+        shapes=_text(events["input_shapes"], "[]"),
+        overloads=_text(events["overload_name"], ""),
+        flops=_ints(events["flops"]) if events["flops"].null_count() < events.height else None,
+        stacks=_text(events["stack"], ""),
+    )
+    on_device = device_type[(device_type != CPU) & ~memory]
+    use_device = trace.metadata.options.get("use_device")
+    if use_device is None and len(on_device):
+        numbers, counts = np.unique(on_device, return_counts=True)
+        use_device = {number: name for name, number in DEVICE_NUMBERS.items()}[int(numbers[counts.argmax()])]
+    return raw, use_device
+
+
+def flat_shapes(shapes: TextColumn) -> TextColumn:
+    """Input shapes as torch's tables show them: a list of tensors counts as ``[]``."""
+    decoded = [_flat(text) for text in shapes.values]
+    flat = TextColumn.encode(decoded)
+    return TextColumn(flat.values, flat.codes[shapes.codes] if len(shapes.codes) else shapes.codes)
+
+
+def _flat(text: str) -> str:
+    # Nested lists are rare; most texts need no decoding.
+    if "[[[" not in text and ", [[" not in text and ",[[" not in text:
+        return text
+    try:
+        inputs: Any = msgspec.json.decode(text)
+    except msgspec.DecodeError:
+        return text
+    return str([[] if any(isinstance(size, list) for size in one) else one for one in inputs if isinstance(one, list)])
+
+
+def _ints(series: pl.Series, missing: int = 0) -> Ints:
+    return series.fill_null(missing).cast(pl.Int64).to_numpy()
+
+
+def _text(series: pl.Series, missing: str) -> TextColumn | None:
+    if series.null_count() == series.len():
+        return None
+    return TextColumn.encode(series.fill_null(missing).to_list())

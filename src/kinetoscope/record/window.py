@@ -1,0 +1,272 @@
+"""One recorded window: what Kineto handed over at stop, and every answer made from it when somebody asks."""
+
+from __future__ import annotations
+
+import logging
+import os
+import platform
+import tempfile
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+import kinetoscope
+from kinetoscope.analyze.operators import Operators, RawEvents, concatenate, operators
+from kinetoscope.record import torch_private
+from kinetoscope.record.event_list import EventList, EventSource, averages_of
+from kinetoscope.record.extract import Contents, collector_paused, extract
+from kinetoscope.trace.chrome_reader import parse_chrome
+from kinetoscope.trace.devices import DEVICE_NAMES
+from kinetoscope.trace.metadata import Metadata
+from kinetoscope.trace.trace import Trace
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Options:
+    """How a window was recorded."""
+
+    use_device: str | None = None
+    activities: tuple[str, ...] = ()
+    record_shapes: bool = False
+    profile_memory: bool = False
+    with_stack: bool = False
+    with_flops: bool = False
+    with_modules: bool = False
+    fallback: str | None = None
+    """cuda or privateuse1 where torch measures device time itself."""
+    post_processing_timeout_s: float | None = None
+
+    @property
+    def contents(self) -> Contents:
+        """Which columns such a recording can fill."""
+        return Contents(
+            device=bool(self.use_device) or any(name != "CPU" for name in self.activities),
+            shapes=self.record_shapes or self.with_flops,
+            python=self.with_stack,
+            flops=self.with_flops,
+            fallback=self.fallback,
+        )
+
+
+@dataclass
+class Window:
+    """A Kineto result with what is known about it.
+
+    Nothing is computed until it is asked for, and then once: columns first (enough for ``events()`` and tables), the
+    complete trace only for exports and ``prof.trace``.
+    """
+
+    result: Any
+    options: Options
+    trace_id: str = ""
+    user: Callable[[], dict[str, Any]] = dict
+    """Asked at each export for the user's metadata, as JSON values."""
+    distributed: dict[str, Any] | None = None
+    _kineto_user: dict[str, Any] = field(default_factory=dict)
+    """What others told Kineto directly."""
+
+    @cached_property
+    def raw(self) -> RawEvents:
+        """The events as columns."""
+        limit = self.options.post_processing_timeout_s
+        raw, left_out = extract(self.result, self.options.contents, limit)
+        if left_out:
+            log.warning("Post-processing took longer than %s s: %d events were left out of the tables", limit, left_out)
+        return raw
+
+    @cached_property
+    def operators(self) -> Operators:
+        """The events as torch lists them."""
+        return operators(
+            self.raw,
+            self.options.use_device,
+            rename=torch_private.demangle,
+            stack_filter=torch_private.keeps_stack_entry,
+            overhead_links=torch_private.TORCH_VERSION < (2, 14),
+        )
+
+    @cached_property
+    def _kineto_events(self) -> Any:
+        with collector_paused():
+            return self.result.events()
+
+    def kineto_event(self, row: int) -> Any:
+        """torch's own event of a raw row, for values that are not in the columns."""
+        return self._kineto_events[row]
+
+    @property
+    def trace(self) -> Trace:
+        """The complete table of the window, with the metadata that is known by now."""
+        self._table.metadata.user = {**self._kineto_user, **self.user()}
+        return self._table
+
+    @cached_property
+    def _table(self) -> Trace:
+        kineto = self._read_kineto_json()
+        if kineto is None:
+            return _from_bindings(self)
+        base = int(self.result.trace_start_ns()) - kineto.metadata.base_time_ns
+        trace = Trace(_with_bindings(kineto.events, self, base), kineto.metadata, kineto.issues)
+        self._kineto_user = dict(kineto.metadata.user)
+        self._describe(trace)
+        return trace
+
+    def _read_kineto_json(self) -> Trace | None:
+        """Kineto's own JSON as a table: the one place where it says arguments, addresses and devices' properties."""
+        with tempfile.TemporaryDirectory(prefix="kinetoscope-") as folder:
+            path = os.path.join(folder, "kineto.json")
+            try:
+                self.result.save(path)
+                text = Path(path).read_bytes()
+            except (RuntimeError, OSError, AttributeError) as error:
+                # Saved before by a program that reached in, or no room on the disk: names and times are still known.
+                warnings.warn(f"Kineto could not hand over its events' arguments: {error}", stacklevel=4)
+                return None
+        with warnings.catch_warnings():
+            # Names that Kineto garbles are repaired from the events themselves right after.
+            warnings.simplefilter("ignore")
+            return parse_chrome(text, "Kineto's result")
+
+    def _describe(self, trace: Trace) -> None:
+        options, metadata = self.options, trace.metadata
+        metadata.trace_id = self.trace_id or metadata.trace_id
+        metadata.trace_name = None
+        metadata.versions = {
+            "kinetoscope": kinetoscope.__version__,
+            "torch": str(torch_private.torch.__version__),
+            "python": platform.python_version(),
+        }
+        metadata.options = {
+            "recorder": "kineto",
+            "activities": sorted(options.activities),
+            "use_device": options.use_device,
+            "record_shapes": options.record_shapes,
+            "profile_memory": options.profile_memory,
+            "with_stack": options.with_stack,
+            "with_flops": options.with_flops,
+            "with_modules": options.with_modules,
+        }
+        metadata.distributed = self.distributed or metadata.distributed
+        names = trace.events["name"]
+        steps = names.filter(names.str.starts_with("ProfilerStep#").fill_null(False)).str.slice(len("ProfilerStep#"))
+        metadata.steps = sorted({int(step) for step in steps.to_list() if step.isdigit()})
+
+
+class Answers:
+    """The answers of one window, or of several that are accumulated, the newest first as in torch."""
+
+    def __init__(self, windows: list[Window], profile_memory: bool, with_flops: bool) -> None:
+        """Answer from these windows."""
+        self.windows = windows
+        self.profile_memory = profile_memory
+        self.with_flops = with_flops
+
+    @cached_property
+    def source(self) -> EventSource:
+        """The arrays of all windows."""
+        listed = concatenate([window.operators for window in self.windows])
+        starts = np.cumsum([0, *(len(window.raw) for window in self.windows)]).tolist()
+
+        def kineto_event(row: int) -> Any:
+            number = int(np.searchsorted(starts, row, side="right")) - 1
+            return self.windows[number].kineto_event(row - starts[number])
+
+        return EventSource(listed, kineto_event)
+
+    @cached_property
+    def events(self) -> EventList:
+        """All events, unaggregated."""
+        return EventList(source=self.source, use_device=self.source.listed.use_device,
+                         profile_memory=self.profile_memory, with_flops=self.with_flops)  # fmt: skip
+
+    def key_averages(self, shapes: bool, stack_n: int, overloads: bool, python_functions: bool) -> EventList:
+        """Grouped averages over all windows."""
+        return averages_of(self.source, shapes, stack_n, overloads, python_functions, self.profile_memory, self.with_flops)
+
+
+def _from_bindings(window: Window) -> Trace:
+    """The table from the events alone, without their arguments."""
+    raw = window.raw
+    bindings = _bindings(window)
+    memory = bindings["name"].is_in(["[memory]", "[OutOfMemory]"])
+    category = np.select(
+        [memory.to_numpy(), raw.is_python, raw.is_annotation, raw.linked_id > 0],
+        ["cpu_instant_event", "python_function", "user_annotation", "cuda_runtime"],
+        default="cpu_op",
+    )
+    frame = bindings.with_columns(
+        id=pl.int_range(pl.len()),
+        phase=pl.when(memory).then(pl.lit("i")).otherwise(pl.lit("X")),
+        category=pl.Series(category.tolist(), dtype=pl.String),
+        start_ns=pl.Series(raw.start_ns),
+        duration_ns=pl.when(memory).then(None).otherwise(pl.Series(raw.end_ns - raw.start_ns)),
+        process=pl.lit(os.getpid()),
+        thread=pl.col("record_thread"),
+        external_id=pl.Series(np.where(raw.linked_id > 0, raw.linked_id, raw.own_id)),
+        bytes=pl.when(memory).then(pl.Series(raw.bytes)).otherwise(None),
+    )
+    trace = Trace(frame, Metadata(base_time_ns=int(window.result.trace_start_ns())), {"events without arguments": len(raw)})
+    window._describe(trace)
+    return trace
+
+
+def _bindings(window: Window) -> pl.DataFrame:
+    """What only the events themselves say, one row a raw event, in the columns of the schema."""
+    raw, listed = window.raw, window.operators
+    flops = np.zeros(len(raw), dtype=np.int64)
+    flops[listed.row] = listed.flops
+    columns: dict[str, Any] = {
+        "name": pl.Series([raw.names[code] for code in raw.name.tolist()], dtype=pl.String),
+        "record_thread": raw.thread,
+        "scope": raw.scope.astype(np.int8),
+        "is_async": raw.is_async,
+        "device_type": pl.Series([DEVICE_NAMES.get(n, str(n)) for n in raw.device_type.tolist()], dtype=pl.String),
+    }
+    frame = pl.DataFrame(columns)
+    if raw.overloads is not None:
+        texts = pl.Series([raw.overloads.values[code] for code in raw.overloads.codes.tolist()], dtype=pl.String)
+        frame = frame.with_columns(overload_name=pl.when(texts == "").then(None).otherwise(texts))
+    if window.options.with_flops:
+        counted = pl.Series(flops)
+        frame = frame.with_columns(flops=pl.when(counted > 0).then(counted).otherwise(None))
+    return frame
+
+
+def _with_bindings(events: pl.DataFrame, window: Window, base: int) -> pl.DataFrame:
+    """Fill what Kineto's JSON leaves out or garbles (names, scopes, threads, overloads) from the events themselves.
+
+    The two are joined by time, length and number of the operator; rows that fall together in all of these are taken in
+    the order that both keep. ``base`` is the window's start in the table's time.
+    """
+    raw = window.raw
+    if not len(raw):
+        return events
+    is_memory = np.isin(raw.name, [number for number, name in enumerate(raw.names) if name in ("[memory]", "[OutOfMemory]")])
+    number = np.where(raw.linked_id > 0, raw.linked_id, raw.own_id)
+    keys = ["start_key", "length_key", "number_key"]
+    mine = _bindings(window).with_columns(
+        start_key=pl.Series(raw.start_ns + base),
+        length_key=pl.Series(np.where(is_memory, -1, raw.end_ns - raw.start_ns)),
+        number_key=pl.Series(np.where(is_memory, raw.bytes, number)),
+    )
+    theirs = events.with_columns(
+        start_key=pl.when(pl.col("phase").is_in(["X", "i"])).then("start_ns"),
+        length_key=pl.col("duration_ns").fill_null(-1),
+        number_key=pl.coalesce(pl.when(pl.col("duration_ns").is_null()).then("bytes"), "external_id", pl.lit(0)),
+    )
+    mine = mine.with_columns(turn=pl.int_range(pl.len()).over(keys))
+    theirs = theirs.with_columns(turn=pl.int_range(pl.len()).over(keys))
+    filled = [name for name in mine.columns if name not in (*keys, "turn")]
+    joined = theirs.join(
+        mine.rename({name: f"{name}_event" for name in filled}), on=[*keys, "turn"], how="left", maintain_order="left"
+    )
+    joined = joined.with_columns(pl.coalesce(f"{name}_event", name).alias(name) for name in filled)
+    return joined.select(events.columns)
