@@ -182,7 +182,7 @@ class _Reader:
         if not runs:
             runs = [self.read(0, 0)] if len(self.events) else [_no_columns()]
         columns: dict[str, Any] = {}
-        for name in runs[0]:
+        for name in list(runs[0]):
             parts = [run.pop(name) for run in runs]
             if isinstance(parts[0], list):
                 columns[name] = TextColumn.encode([text for part in parts for text in part])

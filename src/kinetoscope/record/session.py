@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import inspect
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
+from dataclasses import replace
 from time import perf_counter_ns
 from typing import Any
 
@@ -18,6 +19,9 @@ from kinetoscope.record.stderr import without_kineto_notices
 from kinetoscope.record.window import Answers, Options, Window
 from kinetoscope.trace.chrome_writer import write_chrome
 from kinetoscope.trace.trace import Trace
+
+# States in which torch measures device time itself -> the event's method that gives it.
+_FALLBACKS = {"KINETO_GPU_FALLBACK": "cuda", "KINETO_PRIVATEUSE1_FALLBACK": "privateuse1"}
 
 _ACCEPTED = inspect.signature(torch_private.AutogradProfile.__init__).parameters
 
@@ -44,14 +48,14 @@ class Session(torch_private.AutogradProfile):  # type: ignore[misc]
     One session records one window after the other; it keeps the last, or all with ``acc_events``.
     """
 
-    def __init__(self, *, options: Options, user: Callable[[], dict[str, Any]], **kwargs: Any) -> None:
+    def __init__(self, *, options: Options, **kwargs: Any) -> None:
         """Take torch's arguments; those that this torch does not know yet are left out."""
         super().__init__(**{name: value for name, value in kwargs.items() if name in _ACCEPTED})
         self.acc_events = bool(kwargs.get("acc_events", False))
         self.activity_filters = kwargs.get("activity_filters") or {}
         self.post_processing_timeout_s = kwargs.get("post_processing_timeout_s")
-        self._options = options
-        self._user = user
+        fallback = _FALLBACKS.get(self.profiler_kind.name)
+        self._options = replace(options, use_device=self.use_device, fallback=fallback)
         self._windows: list[Window] = []
         self._answers: Answers | None = None
         self.distributed: dict[str, Any] | None = None
@@ -98,7 +102,7 @@ class Session(torch_private.AutogradProfile):  # type: ignore[misc]
         self._stats.profiler_disable_call_duration_us = (perf_counter_ns() - started) // 1000
         self.profiling_end_time_ns = started
         self._stats.profiling_window_duration_sec = (started - self.profiling_start_time_ns) / 1e9
-        return Window(result, self._options, self.trace_id, self._user, self.distributed)
+        return Window(result, self._options, self.trace_id, distributed=self.distributed)
 
     def keep(self, window: Window) -> None:
         """Add a window to the session: as the only one, or to the others with ``acc_events``."""

@@ -46,6 +46,9 @@ from torch._C._autograd import (
     _disable_profiler as disable_profiler,
 )
 from torch._C._autograd import (
+    _enable_record_function as enable_record_function,
+)
+from torch._C._autograd import (
     _enable_profiler as enable_profiler,
 )
 from torch._C._autograd import (
@@ -145,6 +148,7 @@ __all__ = [
     "disable_profiler",
     "enable_execution_trace_observer",
     "enable_profiler",
+    "enable_record_function",
     "inductor_source_files",
     "is_kineto_stopped",
     "itt",

@@ -93,6 +93,10 @@ class Window:
             overhead_links=torch_private.TORCH_VERSION < (2, 14),
         )
 
+    def is_empty(self) -> bool:
+        """Tell whether nothing of the program was recorded: no operator, annotation or device work of its own."""
+        return not any(map(_is_of_the_program, self.result.events()))
+
     @cached_property
     def _kineto_events(self) -> Any:
         with collector_paused():
@@ -158,6 +162,25 @@ class Window:
         names = trace.events["name"]
         steps = names.filter(names.str.starts_with("ProfilerStep#").fill_null(False)).str.slice(len("ProfilerStep#"))
         metadata.steps = sorted({int(step) for step in steps.to_list() if step.isdigit()})
+
+
+# What a window holds that was open while the program did nothing: the profiler's own mark, memory freed, the loop over
+# the loader that found no more data, runtime calls and Python between them.
+_OWN_NAMES = ("ProfilerStep#", "[memory]", "enumerate(DataLoader)#", "cuda", "hip")
+_IDLE_ACTIVITIES = ("cpu_instant_event", "python_function", "cuda_runtime", "cuda_driver", "overhead", "trace", "cuda_sync")
+
+
+def _is_of_the_program(event: Any) -> bool:
+    ask = getattr(event, "activity_type", None)
+    if ask is not None and ask() in _IDLE_ACTIVITIES:
+        return False
+    hidden = getattr(event, "is_hidden_event", None)
+    if hidden is not None and hidden():
+        return False
+    try:
+        return not event.name().startswith(_OWN_NAMES)
+    except UnicodeDecodeError:
+        return True
 
 
 class Answers:
