@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kinetoscope.trace.devices import DEVICE_NUMBERS
+from kinetoscope.analyze.python_callers import callers, callers_of_others
 from kinetoscope.trace.nesting import nest
 
 Ints = npt.NDArray[np.int64]
@@ -513,17 +514,20 @@ def _nest(listed: Operators, start_ns: Ints, end_ns: Ints) -> None:
 
 
 def _find_python_callers(listed: Operators) -> None:
-    is_python = listed.raw.is_python[listed.row] & ~listed.is_memory
-    if not is_python.any():
+    raw, row = listed.raw, listed.row
+    is_python = raw.is_python[row] & ~listed.is_memory
+    calls = row[is_python]
+    if not len(calls):
         return
-    row, python, around = listed.row.tolist(), is_python.tolist(), []
-    # Parents come before their children, so one pass over plain lists suffices.
-    for position, above in enumerate(listed.parent.tolist()):
-        caller = -1 if above < 0 else row[above] if python[above] else around[above]
-        around.append(caller)
-        if python[position]:
-            listed.python_caller[row[position]] = caller
-    listed.python_parent = np.array(around, dtype=np.int64)
+    thread, start = raw.thread[calls], raw.start_ns[calls]
+    caller, closed = callers(thread, start, raw.end_ns[calls])
+    others = row[~is_python]
+    around = callers_of_others(thread, start, closed, caller, raw.thread[others], raw.start_ns[others])
+    caller_row = np.where(caller >= 0, calls[caller], -1)
+    listed.python_parent[is_python] = caller_row
+    listed.python_parent[~is_python] = np.where(around >= 0, calls[around], -1)
+    listed.python_parent[listed.is_memory] = -1
+    listed.python_caller = dict(zip(calls.tolist(), caller_row.tolist(), strict=True))
 
 
 def _merge_nested_namesakes(listed: Operators, owner: Ints, kernel: Ints) -> Operators:

@@ -536,7 +536,7 @@ def table_columns(source: EventSource) -> TableColumns:
         codes = np.where(memory, -1, source._flat_shapes.codes[listed.row]).tolist()
         shapes = ["[]" if code < 0 else source._flat_shapes.values[code] for code in codes]
     is_annotation = raw.is_annotation[listed.row] & ~memory
-    in_total = [int(DeviceType[name].value) for name in ("CUDA", "PrivateUse1", "MTIA", "XPU")]
+    in_total = [int(DeviceType.__members__[name].value) for name in ("CUDA", "PrivateUse1", "MTIA", "XPU")]
     on_device = np.isin(listed.device_type, in_total) & ~is_annotation
     return TableColumns(
         keys=[listed.names[code] for code in listed.name.tolist()],

@@ -153,10 +153,11 @@ class KinetoProfile:
             raise RuntimeError("Another profiler was started since this one was prepared; stop it first")
         if self.execution_trace_observer:
             self.execution_trace_observer.start()
-        self.profiler._start_trace()
-        self._engine, self._thread = _Engine.RECORDING, threading.get_ident()
-        self._metadata_used = True
+        # Before the engine runs: with stacks it would record every call that this makes.
         self._write_marks(self.profiler)
+        self._metadata_used, self._thread = True, threading.get_ident()
+        self.profiler._start_trace()
+        self._engine = _Engine.RECORDING
 
     def stop_trace(self) -> None:
         """End the recording and keep what it holds as the last window."""

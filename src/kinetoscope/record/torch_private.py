@@ -19,7 +19,6 @@ Importing this module imports torch, and raises ImportError where torch is missi
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Iterable
 from typing import Any
@@ -247,12 +246,13 @@ def build_event_metadata(extra: dict[str, str]) -> Any:
 def cuda_graphs_enabled() -> bool:
     """Tell whether inductor is set to use CUDA graphs.
 
-    Inductor's configuration is read where it is loaded already; otherwise what it will read when it loads, since
-    loading it takes seconds and a program without ``torch.compile`` never needs it.
+    Loads inductor's configuration where it is not loaded yet, as torch's own profiler does. That is also what keeps the
+    first optimizer inside a recording from importing half of torch there: with stacks, a million events.
     """
-    config = sys.modules.get("torch._inductor.config")
-    if config is None:
-        return os.environ.get("TORCHINDUCTOR_CUDAGRAPHS") == "1"
+    try:
+        from torch._inductor import config
+    except Exception:  # not built, or broken by another package: then nobody has set it
+        return False
     return bool(config.triton.cudagraphs)
 
 
