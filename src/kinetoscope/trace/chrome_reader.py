@@ -1,0 +1,494 @@
+"""Kineto's (Chrome's) JSON into the table: in bounded pieces, exact, whatever the file's faults."""
+
+from __future__ import annotations
+
+import gc
+import os
+import re
+import warnings
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import msgspec
+import numpy as np
+import polars as pl
+
+from kinetoscope.trace import chrome_metadata, sources
+from kinetoscope.trace.chrome_columns import Builder, Event, finish, from_members
+from kinetoscope.trace.chrome_repair import repair_object
+from kinetoscope.trace.errors import TraceError
+from kinetoscope.trace.nesting import nest
+from kinetoscope.trace.trace import Trace
+
+Raw = msgspec.Raw
+
+PIECE_BYTES = 6 << 20
+"""Text that is decoded at a time: enough to make columns cheaply, little enough to stay in memory caches."""
+
+_TYPED = msgspec.json.Decoder(list[Event])
+_MEMBERS = msgspec.json.Decoder(list[dict[str, Raw]])
+_VALUES = msgspec.json.Decoder(list[Raw])
+_OBJECT = msgspec.json.Decoder(dict[str, Raw])
+
+_EVENTS = re.compile(rb'(?<!\\)"traceEvents"\s*:\s*(\[|null)')
+_EVENT_KEY = rb'"(?:ph|cat|name|pid|tid|ts|dur|args|id|s|bp)"\s*:'
+_CUT = re.compile(rb"\}\s*,\s*(?=\{\s*" + _EVENT_KEY + rb")")
+_ANY_CUT = re.compile(rb"\}\s*,\s*(?=\{)")
+_EVENT_START = re.compile(r'\{\s*"(?:ph|cat|name|pid|tid|ts|dur|args|id|s|bp)"\s*:')
+_TRAILING = re.compile(r"trailing characters \(byte (\d+)\)")
+# Without these, an object with no events is no trace.
+_KINETO_MEMBERS = frozenset({"schemaVersion", "deviceProperties", "baseTimeNanoseconds", "distributedInfo", "displayTimeUnit", "traceName"})
+
+
+def read_chrome(path: str | os.PathLike[str]) -> Trace:
+    """Read a Kineto or Chrome trace: an object with ``traceEvents`` or a bare list, plain or compressed.
+
+    What can be read is read. Faults are repaired or left out, and counted in ``trace.issues``; one warning names them.
+
+    Raises:
+        FileNotFoundError: there is no such file.
+        TraceError: the file holds no trace; the message says what it looks like.
+    """
+    name = os.fspath(path)
+    issues: Counter[str] = Counter()
+    return _read(sources.text_blocks(name, issues), name, issues)
+
+
+def parse_chrome(text: bytes, name: str) -> Trace:
+    """Read a trace from the text of its file; ``name`` stands in messages. See :func:`read_chrome`."""
+    return _read(iter([text]), name, Counter())
+
+
+@contextmanager
+def _collector_paused() -> Iterator[None]:
+    # Millions of short-lived objects, none of them in cycles: the collector would take most of the time.
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
+
+
+def _read(blocks: Iterable[bytes], name: str, issues: Counter[str]) -> Trace:
+    with _collector_paused():
+        file = _File(iter(blocks), name)
+        file.read()
+        issues += file.builder.issues
+        trace = _trace(file, issues)
+    if trace.issues:
+        listed = ", ".join(f"{count:,} {kind}" for kind, count in sorted(trace.issues.items()))
+        warnings.warn(f"{name}: read with faults: {listed}", stacklevel=3)
+    return trace
+
+
+def _trace(file: _File, issues: Counter[str]) -> Trace:
+    builder = file.builder
+    metadata, own = chrome_metadata.decode_members(file.members, issues)
+    chrome_metadata.names(builder.metadata_events, builder.ids, metadata)
+    frame = builder.frame()
+    if own.derived_flows:
+        frame = frame.filter(~pl.col("category").is_in(["ac2g", "fwdbwd"]).fill_null(False) | ~pl.col("phase").is_in(["s", "f"]))
+        frame = frame.with_columns(id=pl.int_range(pl.len(), dtype=pl.Int64))
+    if frame["phase"].is_in(["B", "E"]).any():
+        frame = _join_halves(frame, issues)
+    frame = finish(frame, _device_type(frame, metadata.options.get("use_device")), metadata.rank)
+    frame = _nested(frame)
+    metadata.text_ids = builder.ids.text_ids
+    if not metadata.steps:
+        steps = frame["name"].filter(frame["name"].str.starts_with("ProfilerStep#").fill_null(False)).str.slice(13).unique()
+        metadata.steps = sorted({int(step) for step in steps.to_list() if step.isascii() and step.isdigit() and len(step) < 18})
+    if not frame.height:
+        issues["no events"] += 1
+    return Trace(frame, metadata, {kind: count for kind, count in issues.items() if count})
+
+
+def _device_type(frame: pl.DataFrame, use_device: Any) -> str:
+    """The kind of device that a trace's device rows ran on; AMD's calls itself cuda in torch."""
+    if isinstance(use_device, str):
+        return use_device
+    for category in frame["category"].drop_nulls().unique(maintain_order=True).to_list():
+        kind = category.split("_")[0]
+        if kind in ("mtia", "xpu", "hpu"):
+            return str(kind)
+        if kind == "privateuse1":
+            return "privateuseone"
+    return "cuda"
+
+
+def _nested(frame: pl.DataFrame) -> pl.DataFrame:
+    """Parents and depths: slices, and instants as slices of no length, by process and thread."""
+    rows = frame.select("id", "process", "thread", "start_ns", "duration_ns", "phase").filter(
+        pl.col("duration_ns").is_not_null() | (pl.col("phase") == "i")
+    )
+    lane = rows.select(pl.struct("process", "thread").rank("dense")).to_series().to_numpy().astype(np.int64)
+    start = rows["start_ns"].to_numpy()
+    parent, depth = nest(lane, start, rows["duration_ns"].fill_null(0).to_numpy())
+    ids = rows["id"].to_numpy()
+    parents = np.full(frame.height, -1, dtype=np.int64)
+    depths = np.full(frame.height, -1, dtype=np.int32)
+    parents[ids] = np.where(parent >= 0, ids[parent], -1) if len(ids) else -1
+    depths[ids] = depth
+    return frame.with_columns(
+        parent=pl.when(pl.Series(parents) >= 0).then(pl.Series(parents)),
+        depth=pl.when(pl.Series(depths) >= 0).then(pl.Series(depths)),
+    )
+
+
+def _join_halves(frame: pl.DataFrame, issues: Counter[str]) -> pl.DataFrame:
+    """Make slices of begin and end events (``B``, ``E``), innermost first on each thread, as Chrome pairs them."""
+    halves = frame.filter(pl.col("phase").is_in(["B", "E"])).sort("process", "thread", "start_ns", maintain_order=True)
+    open_slices: list[tuple[int, int, str | None]] = []
+    lane: tuple[Any, Any] | None = None
+    durations: dict[int, int] = {}
+    arguments: dict[int, str] = {}
+    ended: set[int] = set()
+    columns = ("id", "phase", "process", "thread", "start_ns", "args")
+    for row, phase, process, thread, start, args in zip(*(halves[name].to_list() for name in columns), strict=True):
+        if (process, thread) != lane:
+            lane = (process, thread)
+            open_slices.clear()
+        if phase == "B":
+            open_slices.append((row, start, args))
+        elif open_slices:
+            first, begin, begin_args = open_slices.pop()
+            durations[first] = start - begin
+            ended.add(row)
+            if args:
+                arguments[first] = _joined(begin_args, args)
+    lonely = halves.height - 2 * len(durations)
+    issues["begins without an end, ends without a begin"] += lonely
+    rows = frame["id"].to_list()
+    frame = frame.with_columns(
+        phase=pl.when(pl.col("id").is_in(list(durations))).then(pl.lit("X")).otherwise("phase"),
+        duration_ns=pl.coalesce(pl.Series([durations.get(row) for row in rows], dtype=pl.Int64), "duration_ns"),
+        args=pl.coalesce(pl.Series([arguments.get(row) for row in rows], dtype=pl.String), "args"),
+    ).filter(~pl.col("id").is_in(list(ended)))
+    return frame.with_columns(id=pl.int_range(pl.len(), dtype=pl.Int64))
+
+
+def _joined(first: str | None, second: str) -> str:
+    merged = _OBJECT.decode(first or "{}") | _OBJECT.decode(second)
+    return msgspec.json.encode(merged).decode()
+
+
+class _File:
+    """Walks through the text: the members before the events, the events in pieces, the members after them."""
+
+    def __init__(self, blocks: Iterator[bytes], name: str) -> None:
+        self.blocks = blocks
+        self.name = name
+        self.builder = Builder()
+        self.members: dict[str, Raw] = {}
+        self.at_end = False
+
+    @property
+    def issues(self) -> Counter[str]:
+        return self.builder.issues
+
+    def _more(self, text: bytes, wanted: int) -> bytes:
+        """``text`` with what follows it, until it is ``wanted`` bytes long or the file ends."""
+        parts = [text]
+        size = len(text)
+        while size < wanted:
+            block = next(self.blocks, None)
+            if block is None:
+                self.at_end = True
+                break
+            parts.append(block)
+            size += len(block)
+        return b"".join(parts) if len(parts) > 1 else text
+
+    def read(self) -> None:
+        """Read the whole file.
+
+        Raises:
+            TraceError: there is no trace in it.
+        """
+        text = self._more(b"", 4096).removeprefix(b"\xef\xbb\xbf")
+        start = text.lstrip()
+        if start[:1] == b"[":
+            self._events(start[1:], in_object=False)
+            if not self.builder.pieces and not self.builder.metadata_events and self.issues["values that are no events"]:
+                raise TraceError(f"{self.name} is a JSON list, but not of events: {_shown(start)}")
+        elif start[:1] == b"{":
+            self._object(text)
+        else:
+            raise TraceError(f"{self.name} holds no trace: {sources.describe(text)}")
+
+    def _object(self, text: bytes) -> None:
+        wanted = 1 << 16
+        while True:
+            match = next(filter(lambda found: _is_member(text, found), _EVENTS.finditer(text)), None)
+            if match or self.at_end:
+                break
+            text = self._more(text, max(wanted, len(text) + 1))
+            wanted *= 2
+        if match is None:
+            match = _EVENTS.search(text)
+        if match is None:
+            self._no_events(text)
+            return
+        self._members(text[: match.start()].rstrip().removesuffix(b",") + b"}")
+        if match.group(1) == b"null":
+            text = self._more(text, 1 << 40)
+            self._after(text[match.end() :])
+        else:
+            self._events(text[match.end() :], in_object=True)
+
+    def _no_events(self, text: bytes) -> None:
+        self._members(text)
+        if not self.members.keys() & _KINETO_MEMBERS:
+            keys = ", ".join(list(self.members)[:8])
+            what = "an execution trace of torch" if "nodes" in self.members else f"a JSON object with {keys or 'nothing inside'}"
+            raise TraceError(f"{self.name} holds no trace events: it looks like {what}")
+
+    def _members(self, text: bytes) -> None:
+        """Take the top-level members of an object."""
+        try:
+            self.members.update(_OBJECT.decode(text))
+            return
+        except msgspec.DecodeError:
+            pass
+        readable = self._utf8(text)
+        repaired = repair_object(readable, readable.find("{"))
+        if repaired is not None:
+            try:
+                self.members.update(_OBJECT.decode(repaired.text))
+                self.issues.update(repaired.changes)
+                return
+            except (msgspec.DecodeError, RecursionError):
+                pass
+        self._lines(readable)
+
+    def _lines(self, text: str) -> None:
+        """Members of an object that is beyond repair: those that stand alone on a line, as Kineto writes them."""
+        for match in re.finditer(r'"(\w[\w .]{0,100})"\s*:\s*("(?:[^"\\\n]|\\.)*"|-?\d+(?:\.\d+)?|\[\]|true|false|null)\s*,?\s*(?=[\n}]|$)', text):
+            try:
+                self.members[match.group(1)] = Raw(msgspec.json.encode(msgspec.json.decode(match.group(2))))
+            except msgspec.DecodeError:
+                continue
+        self.issues["unreadable metadata"] += 1
+
+    def _utf8(self, text: bytes) -> str:
+        readable = text.decode("utf-8", "replace")
+        added = readable.count("\ufffd") - text.count("\ufffd".encode())
+        self.issues["invalid UTF-8"] += added
+        return readable
+
+    def _after(self, text: bytes) -> None:
+        """Take the members after the events: ``, "key": value }``."""
+        text = text.lstrip()
+        if not text.strip(b"\x00 \t\r\n"):
+            self.issues["truncated"] += 1
+            return
+        body = text.lstrip(b",").lstrip()
+        if body[:1] == b"}":
+            return
+        self._members(b"{" + body)
+
+    def _events(self, text: bytes, in_object: bool) -> None:
+        """Take the events of the list that ``text`` begins inside of, and what follows the list."""
+        while True:
+            text = self._more(text, PIECE_BYTES)
+            if self.at_end:
+                end = self._piece(text, is_last=True, in_object=in_object)
+                break
+            cut = _last_cut(text)
+            if cut is None:
+                text = self._more(text, 2 * len(text))
+                if not self.at_end:
+                    continue
+                end = self._piece(text, is_last=True, in_object=in_object)
+                break
+            end = self._piece(text[: cut[0]], is_last=False, in_object=in_object)
+            if end is not None:
+                break
+            text = text[cut[1] :]
+        if end is None:
+            # The list never ends.
+            self.issues["truncated"] += 1
+            return
+        if in_object:
+            self._after(self._more(text[end:], 1 << 40))
+
+    def _piece(self, text: bytes, is_last: bool, in_object: bool) -> int | None:
+        """Take the events of one piece.
+
+        Returns:
+            The place after the end of the list, None if the list goes on.
+        """
+        end: int | None = None
+        if is_last:
+            end = _likely_end(text, in_object)
+        while True:
+            data = b"[" + (text if end is None else text[: end - 1]) + b"]"
+            try:
+                self.builder.add(self._decoded(data))
+                return end
+            except msgspec.DecodeError as error:
+                match = _TRAILING.search(str(error))
+                if match is not None:
+                    # The list ends before: after its bracket something else follows.
+                    place = int(match.group(1)) - 2
+                    before = len(text[:place].rstrip())
+                    if text[before - 1 : before] == b"]" and before != end and before < len(data) - 2:
+                        end = before
+                        continue
+            except (UnicodeDecodeError, RecursionError):
+                pass
+            return self._repaired(text, is_last)
+
+    def _decoded(self, data: bytes) -> list[Event]:
+        try:
+            return _TYPED.decode(data)
+        except msgspec.ValidationError:
+            pass
+        try:
+            return [from_members(members) for members in _MEMBERS.decode(data)]
+        except msgspec.ValidationError:
+            events = []
+            for raw in _VALUES.decode(data):
+                try:
+                    events.append(from_members(_OBJECT.decode(raw)))
+                except msgspec.ValidationError:
+                    self.issues["values that are no events"] += 1
+            return events
+
+    def _repaired(self, text: bytes, is_last: bool) -> int | None:
+        """Take the events of a piece that is no valid JSON, one at a time."""
+        readable = self._utf8(text)
+        starts = _event_starts(readable)
+        events: list[Event] = []
+        place = 0
+        end: int | None = None
+        for number, start in enumerate(starts):
+            if start < place:
+                # Inside an event that was taken already.
+                continue
+            between = readable[place:start].strip()
+            if between not in ("", ",") or (between == "" and events):
+                self.issues["missing commas" if between == "" else "unreadable events"] += 1
+            next_start = starts[number + 1] if number + 1 < len(starts) else len(readable)
+            event, stop = self._event(readable, start, next_start)
+            if event is None and next_start < len(readable):
+                later = starts[number + 2] if number + 2 < len(starts) else len(readable)
+                event, stop = self._event(readable, start, later)
+                if event is None:
+                    stop = next_start
+            if event is not None:
+                events.append(event)
+            elif is_last and next_start == len(readable):
+                # Cut off in the middle: the list's end was not reached.
+                self.issues["unreadable events"] += 1
+                place = len(readable)
+                break
+            else:
+                self.issues["unreadable events"] += 1
+            place = stop
+            after = readable[place : place + 4096].lstrip()
+            if after[:1] == "]" and (is_last or not after[1:].lstrip(" \r\n\t").startswith(("{", ",{"))):
+                end = readable.index("]", place) + 1
+                break
+        if is_last and end is None:
+            close = re.compile(r"\s*,?\s*\]").match(readable, place)
+            if close:
+                end = close.end()
+        self.builder.add(events)
+        return None if end is None else len(readable[:end].encode()) if readable.isascii() else _byte_place(text, readable, end)
+
+    def _event(self, text: str, start: int, stop: int) -> tuple[Event | None, int]:
+        """The event at ``start``, looked for before ``stop``, and where it ends."""
+        span = text[start:stop].rstrip().removesuffix(",")
+        try:
+            return self._one(span), start + len(span)
+        except (msgspec.DecodeError, RecursionError):
+            pass
+        repaired = repair_object(span)
+        if repaired is None:
+            return None, stop
+        try:
+            event = self._one(repaired.text)
+        except (msgspec.DecodeError, RecursionError):
+            return None, stop
+        self.issues.update(repaired.changes)
+        return event, start + repaired.end
+
+    def _one(self, text: str) -> Event:
+        try:
+            return msgspec.json.decode(text, type=Event)
+        except msgspec.ValidationError:
+            return from_members(_OBJECT.decode(text))
+
+
+def _byte_place(text: bytes, readable: str, end: int) -> int:
+    """The place in the bytes of a place in the text, which may have replaced some of them."""
+    bracket = readable[:end].count("]")
+    place = -1
+    for _ in range(bracket):
+        place = text.index(b"]", place + 1)
+    return place + 1
+
+
+def _is_member(text: bytes, match: re.Match[bytes]) -> bool:
+    """Tell whether ``"traceEvents"`` stands at the top level, not inside a member's value."""
+    try:
+        _OBJECT.decode(text[: match.start()] + b'"":0}')
+    except (msgspec.DecodeError, RecursionError):
+        return False
+    return True
+
+
+def _last_cut(text: bytes) -> tuple[int, int] | None:
+    """The last boundary between two events: the end of the one and the start of the other."""
+    for pattern in (_CUT, _ANY_CUT):
+        window = 1 << 16
+        while True:
+            low = max(0, len(text) - window)
+            found = None
+            for found in pattern.finditer(text, low):
+                pass
+            if found is not None:
+                return found.start() + 1, found.end()
+            if low == 0:
+                break
+            window *= 8
+    return None
+
+
+def _likely_end(text: bytes, in_object: bool) -> int | None:
+    """The place after the bracket that ends the list, if what follows it can be members or nothing."""
+    place = text.rfind(b"]")
+    if place < 0:
+        return None
+    if not in_object:
+        return place + 1 if not text[place + 1 :].strip() else None
+    tail = text[place + 1 :].strip()
+    if tail == b"}":
+        return place + 1
+    if tail[:1] == b",":
+        try:
+            _OBJECT.decode(b"{" + tail[1:])
+            return place + 1
+        except (msgspec.DecodeError, RecursionError):
+            return None
+    return None
+
+
+def _event_starts(text: str) -> list[int]:
+    """Places where an event may begin: an object whose first member is one of an event's, and that is no member's value."""
+    starts = []
+    for match in _EVENT_START.finditer(text):
+        place = match.start() - 1
+        while place >= 0 and text[place] in " \t\r\n":
+            place -= 1
+        if place < 0 or text[place] != ":":
+            starts.append(match.start())
+    return starts
+
+
+def _shown(text: bytes) -> str:
+    return repr(text[:60].decode("utf-8", "replace"))

@@ -1,0 +1,196 @@
+"""Invalid JSON, as profilers have written it, made valid: one object at a time, every change counted.
+
+The repair is a tolerant reader that walks through the text once and writes it out again. What it cannot make sense of is
+given up, and the caller counts it as lost.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from dataclasses import dataclass, field
+
+_SPACE = re.compile(r"\s*")
+_STOP = re.compile(r'["\\\x00-\x1f]')
+_ESCAPE = re.compile(r'\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})')
+_BARE = re.compile(r'[^\s,:\[\]{}"]+')
+_NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
+_NOT_FINITE = re.compile(r"[+-]?(?:nan|inf(?:inity)?)(?:\(.*\))?", re.IGNORECASE)
+_ENDS_KEY = re.compile(r'"\s*:')
+_ENDS_VALUE = re.compile(r'"\s*(?:,\s*"[^"\n]{0,200}"\s*:|,?\s*\}\s*(?:[,\]}]|$)|[\r\n]\s*"[^"\n]{0,200}"\s*:|$)')
+_ENDS_ITEM = re.compile(r'"\s*(?:,\s*["\d\-\[{tfnNiI]|,?\s*\]\s*(?:[,\]}"]|$)|$)')
+
+# Deeper nesting than any argument has.
+_DEEPEST = 200
+
+
+@dataclass
+class Repaired:
+    """A valid object and what it took."""
+
+    text: str
+    end: int
+    """Where the object ends in the faulty text."""
+    changes: Counter[str] = field(default_factory=Counter)
+
+
+def repair_object(text: str, start: int = 0) -> Repaired | None:
+    """Make the JSON object that begins at ``start`` valid.
+
+    Returns:
+        The valid text, or None if no end of the object can be found.
+    """
+    # A backslash before a quote is an escape, unless reading it so leads nowhere: then it was one of a Windows path.
+    for quote_escapes in (True, False):
+        repaired = _Walk(text, start, quote_escapes).walk()
+        if repaired is not None:
+            return repaired
+    return None
+
+
+class _Walk:
+    def __init__(self, text: str, start: int, quote_escapes: bool) -> None:
+        self.text = text
+        self.place = start
+        self.quote_escapes = quote_escapes
+        self.out: list[str] = []
+        self.changes: Counter[str] = Counter()
+
+    def walk(self) -> Repaired | None:
+        text = self.text
+        stack: list[str] = []
+        wants = "value"
+        while True:
+            match = _SPACE.match(text, self.place)
+            self.place = match.end() if match else self.place
+            if self.place >= len(text):
+                return None
+            character = text[self.place]
+            if character in "}]":
+                if not stack or stack[-1] != character or wants == "colon":
+                    return None
+                if self.out[-1] == ",":
+                    self.out.pop()
+                    self.changes["trailing commas"] += 1
+                elif wants == "value" and character == "}":
+                    self.out.append("null")
+                    self.changes["missing values"] += 1
+                stack.pop()
+                self.out.append(character)
+                self.place += 1
+                wants = "comma"
+                if not stack:
+                    return Repaired("".join(self.out), self.place, self.changes)
+            elif wants == "comma":
+                if character == ",":
+                    self.out.append(",")
+                    self.place += 1
+                elif character == ":":
+                    return None
+                else:
+                    self.out.append(",")
+                    self.changes["missing commas"] += 1
+                wants = "key" if stack[-1] == "}" else "value"
+            elif wants == "key":
+                if character == ",":
+                    self.place += 1
+                    self.changes["trailing commas"] += 1
+                elif character != '"' or not self._string(_ENDS_KEY):
+                    return None
+                else:
+                    wants = "colon"
+            elif wants == "colon":
+                if character != ":":
+                    return None
+                self.out.append(":")
+                self.place += 1
+                wants = "value"
+            elif character in "{[":
+                stack.append("}" if character == "{" else "]")
+                if len(stack) > _DEEPEST:
+                    return None
+                self.out.append(character)
+                self.place += 1
+                wants = "key" if character == "{" else "value"
+            elif character == ",":
+                # An empty place: null in an object, nothing in a list.
+                if stack and stack[-1] == "}":
+                    self.out.append("null")
+                    self.changes["missing values"] += 1
+                    wants = "comma"
+                else:
+                    self.place += 1
+                    self.changes["trailing commas"] += 1
+            elif character == '"':
+                if not stack or not self._string(_ENDS_VALUE if stack[-1] == "}" else _ENDS_ITEM):
+                    return None
+                wants = "comma"
+            else:
+                if not stack or not self._bare():
+                    return None
+                wants = "comma"
+
+    def _bare(self) -> bool:
+        match = _BARE.match(self.text, self.place)
+        if match is None:
+            return False
+        word = match.group()
+        self.place = match.end()
+        if _NUMBER.fullmatch(word) or word in ("true", "false", "null"):
+            self.out.append(word)
+        else:
+            # Kept as text: JSON has no number for it.
+            self.changes["bare NaN or infinity" if _NOT_FINITE.fullmatch(word) else "bare words"] += 1
+            self.out.append('"' + "".join(_escaped(c) if c < " " or c in '"\\' else c for c in word) + '"')
+        return True
+
+    def _string(self, ends: re.Pattern[str]) -> bool:
+        text, out = self.text, self.out
+        out.append('"')
+        place = self.place + 1
+        while True:
+            match = _STOP.search(text, place)
+            if match is None:
+                return False
+            out.append(text[place : match.start()])
+            place = match.start()
+            character = text[place]
+            if character == '"':
+                if ends.match(text, place):
+                    out.append('"')
+                    self.place = place + 1
+                    return True
+                out.append('\\"')
+                self.changes["unescaped quotes"] += 1
+                place += 1
+            elif character == "\\":
+                place = self._escape(place, ends)
+            else:
+                out.append(_escaped(character))
+                self.changes["control characters"] += 1
+                place += 1
+
+    def _escape(self, place: int, ends: re.Pattern[str]) -> int:
+        match = _ESCAPE.match(self.text, place)
+        is_quote = match is not None and match.group() == '\\"'
+        if match is None or (is_quote and not self.quote_escapes and ends.match(self.text, place + 1)):
+            self.out.append("\\\\")
+            self.changes["unescaped backslashes"] += 1
+            return place + 1
+        escape = match.group()
+        if escape[1] == "u" and 0xD800 <= int(escape[2:], 16) < 0xE000:
+            pair = _ESCAPE.match(self.text, match.end())
+            low = pair.group() if pair else ""
+            if int(escape[2:], 16) < 0xDC00 and low[1:2] == "u" and 0xDC00 <= int(low[2:], 16) < 0xE000:
+                self.out.append(escape + low)
+                return match.end() + len(low)
+            # Half a surrogate pair is no character.
+            self.out.append("\\ufffd")
+            self.changes["lone surrogates"] += 1
+            return match.end()
+        self.out.append(escape)
+        return match.end()
+
+
+def _escaped(character: str) -> str:
+    return "\\" + character if character in '"\\' else f"\\u{ord(character):04x}"
