@@ -181,7 +181,7 @@ class _Walk:
         if escape[1] == "u" and 0xD800 <= int(escape[2:], 16) < 0xE000:
             pair = _ESCAPE.match(self.text, match.end())
             low = pair.group() if pair else ""
-            if int(escape[2:], 16) < 0xDC00 and low[1:2] == "u" and 0xDC00 <= int(low[2:], 16) < 0xE000:
+            if int(escape[2:], 16) < 0xDC00 and low[1:2] == "u" and 0xDC00 <= int(low[2:6], 16) < 0xE000:
                 self.out.append(escape + low)
                 return match.end() + len(low)
             # Half a surrogate pair is no character.
