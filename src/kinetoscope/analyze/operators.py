@@ -87,6 +87,8 @@ class RawEvents:
     """FLOPs by our own formulas, -1 where none applies; None: not asked for, or already within ``flops``."""
     stacks: TextColumn | None = None
     """Recorded stacks, frames innermost first joined by newlines; None: derived from the Python rows."""
+    script_stacks: TextColumn | None = None
+    """Stacks within TorchScript, which has no Python rows; the empty text elsewhere. None: there are none at all."""
 
     def __len__(self) -> int:
         return len(self.name)
@@ -274,10 +276,15 @@ class Operators:
     def stack_key(self) -> Ints:
         """Which stack each event has: the Python call around it; backward operators take their forward operator's.
 
-        -1 is the empty stack. Decoded by :meth:`stack`.
+        -1 is the empty stack, below it are the stacks of TorchScript. Decoded by :meth:`stack`.
         """
         key = self.python_parent if self.raw.stacks is None else np.where(self.is_memory, -1, self.raw.stacks.codes[self.row])
-        if not (key >= 0).any():
+        scripts = self.raw.script_stacks
+        if scripts is not None:
+            empty = scripts.values.index("") if "" in scripts.values else -1
+            code = np.where(self.is_memory, empty, scripts.codes[self.row])
+            key = np.where(code == empty, key, -2 - code)
+        if not (key != -1).any():
             return key
         return self._forward_stacks(key)
 
@@ -307,8 +314,11 @@ class Operators:
         return frames
 
     def _frames(self, key: int) -> list[str]:
-        if key < 0:
+        if key == -1:
             return []
+        if key < -1:
+            assert self.raw.script_stacks is not None
+            return self.raw.script_stacks.values[-2 - key].split("\n")
         if self.raw.stacks is not None:
             text = self.raw.stacks.values[key]
             return text.split("\n") if text else []
@@ -436,7 +446,7 @@ def _concatenate_raw(parts: Sequence[RawEvents]) -> RawEvents:
     columns: dict[str, Any] = {}
     for column in fields(RawEvents):
         values = [getattr(part, column.name) for part in parts]
-        if column.name in ("shapes", "overloads", "stacks"):
+        if column.name in ("shapes", "overloads", "stacks", "script_stacks"):
             columns[column.name] = text(values)
         elif column.name not in ("names", "name"):
             columns[column.name] = None if any(value is None for value in values) else np.concatenate(values)
@@ -451,9 +461,14 @@ def _named(raw: RawEvents, name: str) -> Bools:
     return raw.name == raw.names.index(name)
 
 
+def shown_name(name: str) -> str:
+    """Name of an event in lists and tables, where all steps are one."""
+    return "ProfilerStep*" if name.startswith("ProfilerStep#") else name
+
+
 def _rename(listed: Operators, rename: Callable[[str], str] | None) -> None:
     names = [name if rename is None or len(name) < 2 else rename(name) for name in listed.names]
-    encoded = TextColumn.encode(["ProfilerStep*" if name.startswith("ProfilerStep#") else name for name in names])
+    encoded = TextColumn.encode([shown_name(name) for name in names])
     listed.names = encoded.values
     listed.name = encoded.codes[listed.name] if len(listed) else listed.name
 

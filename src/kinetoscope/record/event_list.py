@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from kinetoscope.analyze.averages import Average, Groups, average, frame_of, group_operators
-from kinetoscope.analyze.operators import Operators
+from kinetoscope.analyze.operators import Operators, shown_name
 from kinetoscope.analyze.raw_rows import flat_shapes
 from kinetoscope.record import torch_private
 from kinetoscope.show.text_table import TableColumns, build_table, columns_of
@@ -104,7 +104,7 @@ class EventSource:
         rows = listed.kernel_rows[listed.kernel_offsets[place] : listed.kernel_offsets[place + 1]].tolist()
         kernels = [
             self.kernel(
-                torch_private.demangle(raw.names[raw.name[row]]),
+                shown_name(torch_private.demangle(raw.names[raw.name[row]])),
                 int(raw.device[row]),
                 float(raw.end_ns[row] / 1000 - raw.start_ns[row] / 1000),
             )

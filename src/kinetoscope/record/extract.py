@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from kinetoscope.analyze.operators import CPU, MEMORY_EVENT, OUT_OF_MEMORY_EVENT, Ints, RawEvents, TextColumn
+from kinetoscope.analyze.operators import CPU, MEMORY_EVENT, OUT_OF_MEMORY_EVENT, Bools, Ints, RawEvents, TextColumn
 
 UNREADABLE_NAME = "<name is not UTF-8>"
 
@@ -118,6 +118,8 @@ class _Reader:
             "forward_thread": ints("fwd_thread_id"),
         }
         columns["is_python"] = self._python(run, columns, memory)
+        if contents.python:
+            columns["script_stacks"] = ["\n".join(stack) for stack in map(self.kind.stack, run)]
         if contents.shapes:
             read = getattr(self.kind, "structured_input_shapes", None) or self.kind.shapes
             columns["shapes"] = list(map(str, map(read, run)))
@@ -189,7 +191,18 @@ class _Reader:
             else:
                 columns[name] = np.concatenate(parts)
         names = columns.pop("names")
+        columns["script_stacks"] = _script_stacks(columns.get("script_stacks"), names, columns["is_python"])
         return RawEvents(names=names.values, name=names.codes, **columns)
+
+
+def _script_stacks(stacks: TextColumn | None, names: TextColumn, is_python: Bools) -> TextColumn | None:
+    """The stacks that do not merely repeat the Python rows, which torch does with the private option ``verbose``."""
+    if stacks is None or stacks.values in ([], [""]):
+        return None
+    known = {names.values[code] for code in np.unique(names.codes[is_python]).tolist()}
+    values = ["" if text.split("\n", 1)[0] in known else text for text in stacks.values]
+    merged = TextColumn.encode(values)
+    return None if merged.values == [""] else TextColumn(merged.values, merged.codes[stacks.codes])
 
 
 def _no_columns() -> dict[str, Any]:
