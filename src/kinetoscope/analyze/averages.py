@@ -202,6 +202,27 @@ class Averages(Sequence[Average]):
         """Sum of the self times on the host, microseconds."""
         return sum(row.self_cpu_time_total for row in self._rows)
 
+    def table(self, sort_by: str | None = None, row_limit: int = 100, **layout: Any) -> str:
+        """Lay the averages out as torch.profiler does.
+
+        ``layout`` takes the widths, header and unit of :func:`kinetoscope.show.text_table.build_table`.
+
+        Raises:
+            UnknownSortKey: ``sort_by`` names no column; the message lists the columns.
+        """
+        # Upwards, like the methods of Trace: a person at a prompt asks the object that is at hand.
+        from kinetoscope.show.text_table import build_table, columns_of
+
+        return build_table(
+            columns_of(self._rows),
+            use_device=self.use_device,
+            profile_memory=self.profile_memory,
+            with_flops=self.with_flops,
+            sort_by=sort_by,
+            row_limit=row_limit,
+            **layout,
+        )
+
     def to_polars(self) -> pl.DataFrame:
         """One row for each key: times in microseconds, memory in bytes."""
         return frame_of(self._rows)

@@ -44,6 +44,8 @@ def raw_events(trace: Trace) -> tuple[RawEvents, str | None]:
     start = _ints(events["start_ns"])
     memory = events["name"].is_in(["[memory]", "[OutOfMemory]"]).fill_null(False).to_numpy()
     device_type = _ints(events["number"])
+    is_python = (events["category"] == "python_function").fill_null(False).to_numpy()
+    stacks = _text(events["stack"], "")
     raw = RawEvents(
         names=names.values,
         name=names.codes,
@@ -57,7 +59,7 @@ def raw_events(trace: Trace) -> tuple[RawEvents, str | None]:
         linked_id=_ints(events["linked_id"]),
         is_async=events["is_async"].fill_null(False).to_numpy(),
         is_annotation=events["category"].is_in(ANNOTATION_CATEGORIES).fill_null(False).to_numpy(),
-        is_python=(events["category"] == "python_function").fill_null(False).to_numpy(),
+        is_python=is_python,
         is_hidden=np.zeros(events.height, dtype=bool),
         is_overhead=(events["category"] == "overhead").fill_null(False).to_numpy(),
         bytes=np.where(memory, _ints(events["bytes"]), 0),
@@ -67,7 +69,9 @@ def raw_events(trace: Trace) -> tuple[RawEvents, str | None]:
         shapes=_text(events["input_shapes"], "[]"),
         overloads=_text(events["overload_name"], ""),
         flops=_ints(events["flops"]) if events["flops"].null_count() < events.height else None,
-        stacks=_text(events["stack"], ""),
+        # Next to Python rows, which give stacks themselves, only what has none of them comes with a stack.
+        stacks=None if is_python.any() else stacks,
+        script_stacks=stacks if is_python.any() else None,
     )
     on_device = device_type[(device_type != CPU) & ~memory]
     use_device = trace.metadata.options.get("use_device")

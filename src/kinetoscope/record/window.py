@@ -257,6 +257,9 @@ def _bindings(window: Window) -> pl.DataFrame:
     if raw.overloads is not None:
         texts = pl.Series([raw.overloads.values[code] for code in raw.overloads.codes.tolist()], dtype=pl.String)
         frame = frame.with_columns(overload_name=pl.when(texts == "").then(None).otherwise(texts))
+    if raw.script_stacks is not None:
+        texts = pl.Series([raw.script_stacks.values[code] for code in raw.script_stacks.codes.tolist()], dtype=pl.String)
+        frame = frame.with_columns(stack=pl.when(texts == "").then(None).otherwise(texts))
     if window.options.with_flops:
         counted = pl.Series(flops)
         frame = frame.with_columns(flops=pl.when(counted > 0).then(counted).otherwise(None))
