@@ -37,7 +37,7 @@ LONGEST_NS = 10 * 365 * 24 * 3600 * 10**9
 
 
 class Event(msgspec.Struct, forbid_unknown_fields=True, gc=False):
-    """One event as it stands in the file. Members without a column of their own stay undecoded."""
+    """One event as it stands in the file, with the members that profilers write. Arguments stay undecoded."""
 
     ph: str | None = None
     cat: str | None = None
@@ -50,34 +50,26 @@ class Event(msgspec.Struct, forbid_unknown_fields=True, gc=False):
     id: Raw = ABSENT
     bp: Raw = ABSENT
     s: Raw = ABSENT
-    cname: Raw = ABSENT
-    scope: Raw = ABSENT
-    id2: Raw = ABSENT
-    bind_id: Raw = ABSENT
-    flow_in: Raw = ABSENT
-    flow_out: Raw = ABSENT
-    tts: Raw = ABSENT
-    tdur: Raw = ABSENT
-    sf: Raw = ABSENT
-    esf: Raw = ABSENT
-    stack: Raw = ABSENT
-    estack: Raw = ABSENT
-    others: dict[str, Raw] | None = msgspec.field(name="members without a name here", default=None)
-    """Members that nobody knows; filled only by :func:`from_members`."""
 
 
-_KNOWN = frozenset(Event.__struct_fields__) - {"others"}
-# What is kept under "chrome" in the arguments where it says more than the default.
-_KEPT = ("bp", "s", "cname", "scope", "id2", "bind_id", "flow_in", "flow_out", "tts", "tdur", "sf", "esf", "stack", "estack")
-_DEFAULTS: dict[tuple[str, str], frozenset[bytes]] = {("bp", "f"): frozenset({b'"e"'}), ("s", "i"): frozenset({b'"t"'})}
+class RareEvent(Event, forbid_unknown_fields=True, gc=False):
+    """An event with members that have no column."""
 
-_main = attrgetter("ph", "cat", "name", "pid", "tid", "ts", "dur", "args", "id")
-_extra = attrgetter(*_KEPT, "others")
+    others: dict[str, Raw] = {}
+
+
+_KNOWN = frozenset(Event.__struct_fields__)
+# What viewers assume where nothing is said.
+_BINDING = b'"e"'
+_SCOPE = b'"t"'
+
+_main = attrgetter("cat", "name", "pid", "tid", "dur", "args", "id", "bp", "s")
+_phase = attrgetter("ph")
 
 
 def from_members(members: Mapping[str, Raw]) -> Event:
     """An event from members whose types are not the usual ones, or that nobody knows."""
-    event = Event()
+    event = RareEvent()
     others: dict[str, Raw] = {}
     for key, raw in members.items():
         if key not in _KNOWN:
@@ -90,7 +82,7 @@ def from_members(members: Mapping[str, Raw]) -> Event:
             _set(event, key, raw, dict[str, Raw] | None, others)
         else:
             setattr(event, key, raw)
-    event.others = others or None
+    event.others = others
     return event
 
 
@@ -168,7 +160,7 @@ class Builder:
             return
         issues: Counter[str] = Counter()
         metadata: list[Event] = []
-        if "M" in map(attrgetter("ph"), events):
+        if "M" in map(_phase, events):
             metadata = [event for event in events if event.ph == "M"]
             events = [event for event in events if event.ph != "M"]
         if events:
@@ -179,27 +171,27 @@ class Builder:
         self.issues += issues
 
     def _piece(self, events: list[Event], issues: Counter[str]) -> dict[str, pl.Series] | None:
+        phases: list[Any] = list(map(_phase, events))
+        if None in phases or "" in phases:
+            events, phases = _with_phase(events, issues)
         start, has_start = chrome_values.nanoseconds([event.ts for event in events])
-        without_phase = np.fromiter((not event.ph for event in events), dtype=bool, count=len(events))
-        if without_phase.any():
-            # Some writers leave the letter out of slices.
-            for row in np.flatnonzero(without_phase).tolist():
-                event = events[row]
-                if event.name is not None and len(bytes(event.dur)):
-                    event.ph = "X"
-                    without_phase[row] = False
-            issues["events without a phase"] += int(without_phase.sum())
-        issues["events without a time"] += int((~has_start & ~without_phase).sum())
-        lost = ~has_start | without_phase
-        if lost.any():
-            events = [event for event, is_lost in zip(events, lost.tolist(), strict=True) if not is_lost]
-            start = start[~lost]
-            if not events:
-                return None
+        if not has_start.all():
+            issues["events without a time"] += int((~has_start).sum())
+            kept = np.flatnonzero(has_start).tolist()
+            events, phases, start = [events[row] for row in kept], [phases[row] for row in kept], start[kept]
+        if not events:
+            return None
         height = len(events)
-        phases, categories, names, pids, tids, _, durations, arguments, flow_ids = zip(*map(_main, events), strict=True)
-        phases = tuple("i" if phase == "I" else phase for phase in phases) if "I" in phases else phases
-        extras = self._extras(events, phases)
+        if "I" in phases:
+            phases = ["i" if phase == "I" else phase for phase in phases]
+        categories, names, pids, tids, durations, arguments, flow_ids, bindings, scopes = zip(*map(_main, events), strict=True)
+        extras: dict[int, dict[str, bytes]] = {}
+        _add_members(extras, "bp", bindings, phases, "f", _BINDING)
+        _add_members(extras, "s", scopes, phases, "i", _SCOPE)
+        for row in [row for row, event in enumerate(events) if type(event) is not Event]:
+            others = events[row].others  # type: ignore[attr-defined]
+            if others:
+                extras.setdefault(row, {}).update({key: bytes(raw) for key, raw in others.items()})
         columns: dict[str, pl.Series] = {
             "start_ns": pl.Series(start),
             "process": self.ids.column(pids),
@@ -207,29 +199,11 @@ class Builder:
         }
         columns["duration_ns"] = self._durations(durations, phases, extras, issues)
         columns["flow_id"] = self._flow_ids(flow_ids, phases, extras)
-        categories = self._todays(categories, extras)
-        for column, values in (("phase", phases), ("name", names), ("category", categories)):
+        todays = self._todays(categories, extras)
+        for column, values in (("phase", phases), ("name", names), ("category", todays)):
             columns[column] = pl.Series(self._texts[column].codes(values, height))
         columns.update(self._arguments(arguments, columns["category"].to_numpy(), phases, extras, height))
         return columns
-
-    def _extras(self, events: list[Event], phases: Sequence[str]) -> dict[int, dict[str, bytes]]:
-        """Members without a column, by row."""
-        extras: dict[int, dict[str, bytes]] = {}
-        plain = (*repeat(ABSENT, len(_KEPT)), None)
-        for row, members in enumerate(map(_extra, events)):
-            if members == plain:
-                continue
-            kept: dict[str, bytes] = {}
-            for key, raw in zip(_KEPT, members[:-1], strict=True):
-                text = bytes(raw)
-                if text and text not in _DEFAULTS.get((key, phases[row]), ()):
-                    kept[key] = text
-            for key, raw in (members[-1] or {}).items():
-                kept[key] = bytes(raw)
-            if kept:
-                extras[row] = kept
-        return extras
 
     def _durations(self, durations: Sequence[Raw], phases: Sequence[str], extras: dict[int, dict[str, bytes]],
                    issues: Counter[str]) -> pl.Series:  # fmt: skip
@@ -241,7 +215,8 @@ class Builder:
         issues["slices with an absurd duration"] += int((odd & (length > 0)).sum())
         issues["slices without a duration"] += int(unreadable.sum())
         # What is no length stays readable in the arguments, and out of every sum.
-        for row in np.flatnonzero(odd | (has_length & ~slices) | ~has_length).tolist():
+        absent = np.fromiter((raw is ABSENT for raw in durations), dtype=bool, count=len(durations))
+        for row in np.flatnonzero((odd | ~slices | ~has_length) & ~absent).tolist():
             text = bytes(durations[row])
             if text:
                 extras.setdefault(row, {})["dur"] = text
@@ -352,6 +327,25 @@ class Builder:
         if name in self._texts:
             column = pl.Series(list(self._texts[name]), dtype=pl.String).gather(column.cast(pl.UInt32))
         return column.cast(dtype)
+
+
+def _with_phase(events: list[Event], issues: Counter[str]) -> tuple[list[Event], list[str]]:
+    """The events that say, or let tell, of what kind they are: some writers leave the letter out of slices."""
+    for event in events:
+        if not event.ph and event.name is not None and event.dur is not ABSENT:
+            event.ph = "X"
+    kept = [event for event in events if event.ph]
+    issues["events without a phase"] += len(events) - len(kept)
+    return kept, [event.ph or "" for event in kept]
+
+
+def _add_members(extras: dict[int, dict[str, bytes]], key: str, raws: Sequence[Raw], phases: Sequence[str],
+                 phase: str, default: bytes) -> None:  # fmt: skip
+    """Keep members of a few events, except where they say the default."""
+    for row in [row for row, raw in enumerate(raws) if raw is not ABSENT]:
+        text = bytes(raws[row])
+        if text != default or phases[row] != phase:
+            extras.setdefault(row, {})[key] = text
 
 
 class _Found:

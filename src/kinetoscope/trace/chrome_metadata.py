@@ -129,7 +129,7 @@ def encode_members(metadata: Metadata, derived_flows: bool) -> dict[str, Any]:
         options={key: value for key, value in metadata.options.items() if not (key in OPTIONS and value is True)},
         steps=metadata.steps,
         user=[key for key in kept if key in _SOURCE],
-        covered={key: value for key, value in metadata.user.items() if key in reserved},
+        covered={key: value for key, value in metadata.user.items() if key in reserved and members.get(key) != value},
         derived_flows=derived_flows,
     )
     if own != OwnMember():

@@ -9,6 +9,7 @@ import warnings
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from itertools import islice
 from typing import Any
 
 import msgspec
@@ -24,8 +25,11 @@ from kinetoscope.trace.trace import Trace
 
 Raw = msgspec.Raw
 
-PIECE_BYTES = 6 << 20
+PIECE_BYTES = 2 << 20
 """Text that is decoded at a time: enough to make columns cheaply, little enough to stay in memory caches."""
+
+LARGEST_EVENT_BYTES = 1 << 29
+"""No event is longer; what seems so is no trace."""
 
 _TYPED = msgspec.json.Decoder(list[Event])
 _MEMBERS = msgspec.json.Decoder(list[dict[str, Raw]])
@@ -54,6 +58,11 @@ def read_chrome(path: str | os.PathLike[str]) -> Trace:
     name = os.fspath(path)
     issues: Counter[str] = Counter()
     return _read(sources.text_blocks(name, issues), name, issues)
+
+
+def read_blocks(blocks: Iterable[bytes], name: str, issues: Counter[str] | None = None) -> Trace:
+    """Read a trace from the blocks of its text. See :func:`read_chrome`."""
+    return _read(blocks, name, Counter() if issues is None else issues)
 
 
 def parse_chrome(text: bytes, name: str) -> Trace:
@@ -124,7 +133,7 @@ def _nested(frame: pl.DataFrame) -> pl.DataFrame:
     rows = frame.select("id", "process", "thread", "start_ns", "duration_ns", "phase").filter(
         pl.col("duration_ns").is_not_null() | (pl.col("phase") == "i")
     )
-    lane = rows.select(pl.struct("process", "thread").rank("dense")).to_series().to_numpy().astype(np.int64)
+    lane = _lanes(rows["process"], rows["thread"])
     start = rows["start_ns"].to_numpy()
     parent, depth = nest(lane, start, rows["duration_ns"].fill_null(0).to_numpy())
     ids = rows["id"].to_numpy()
@@ -136,6 +145,16 @@ def _nested(frame: pl.DataFrame) -> pl.DataFrame:
         parent=pl.when(pl.Series(parents) >= 0).then(pl.Series(parents)),
         depth=pl.when(pl.Series(depths) >= 0).then(pl.Series(depths)),
     )
+
+
+def _lanes(process: pl.Series, thread: pl.Series) -> np.ndarray[Any, np.dtype[np.int64]]:
+    """A number for each pair of process and thread; what has none counts as one more."""
+    codes = []
+    for ids in (process, thread):
+        distinct = np.sort(ids.drop_nulls().unique().to_numpy())
+        codes.append(np.where(ids.is_null(), len(distinct), np.searchsorted(distinct, ids.fill_null(0).to_numpy())))
+    lanes: np.ndarray[Any, np.dtype[np.int64]] = codes[0] * (int(codes[1].max(initial=0)) + 1) + codes[1]
+    return lanes
 
 
 def _join_halves(frame: pl.DataFrame, issues: Counter[str]) -> pl.DataFrame:
@@ -222,13 +241,15 @@ class _File:
     def _object(self, text: bytes) -> None:
         wanted = 1 << 16
         while True:
-            match = next(filter(lambda found: _is_member(text, found), _EVENTS.finditer(text)), None)
+            found = list(islice(_EVENTS.finditer(text), 16))
+            match = next((one for one in found if _is_member(text, one)), None)
+            if match is None and found and (self.at_end or len(text) > found[0].end() + (1 << 17)):
+                # The members before it cannot be read; they are repaired below.
+                match = found[0]
             if match or self.at_end:
                 break
             text = self._more(text, max(wanted, len(text) + 1))
             wanted *= 2
-        if match is None:
-            match = _EVENTS.search(text)
         if match is None:
             self._no_events(text)
             return
@@ -299,6 +320,8 @@ class _File:
                 break
             cut = _last_cut(text)
             if cut is None:
+                if len(text) > LARGEST_EVENT_BYTES:
+                    raise TraceError(f"{self.name} holds no trace: no event ends within {len(text) >> 20} MiB")
                 text = self._more(text, 2 * len(text))
                 if not self.at_end:
                     continue

@@ -178,18 +178,21 @@ class _Walk:
             self.changes["unescaped backslashes"] += 1
             return place + 1
         escape = match.group()
-        if escape[1] == "u" and 0xD800 <= int(escape[2:], 16) < 0xE000:
-            pair = _ESCAPE.match(self.text, match.end())
-            low = pair.group() if pair else ""
-            if int(escape[2:], 16) < 0xDC00 and low[1:2] == "u" and 0xDC00 <= int(low[2:6], 16) < 0xE000:
-                self.out.append(escape + low)
-                return match.end() + len(low)
-            # Half a surrogate pair is no character.
-            self.out.append("\\ufffd")
-            self.changes["lone surrogates"] += 1
+        if not _is_surrogate(escape, 0xD800, 0xE000):
+            self.out.append(escape)
             return match.end()
-        self.out.append(escape)
+        low = _ESCAPE.match(self.text, match.end())
+        if low is not None and _is_surrogate(escape, 0xD800, 0xDC00) and _is_surrogate(low.group(), 0xDC00, 0xE000):
+            self.out.append(escape + low.group())
+            return low.end()
+        # Half a surrogate pair is no character.
+        self.out.append("\\ufffd")
+        self.changes["lone surrogates"] += 1
         return match.end()
+
+
+def _is_surrogate(escape: str, low: int, high: int) -> bool:
+    return escape[1] == "u" and low <= int(escape[2:6], base=16) < high
 
 
 def _escaped(character: str) -> str:

@@ -66,23 +66,22 @@ def nanoseconds(values: Sequence[Any]) -> tuple[Ints, Bools]:
     whole = parts["field_0"]
     fraction = parts["field_1"].fill_null("0")
     size = fraction.str.len_bytes()
-    plain = ~whole.str.starts_with("-") & (whole.str.len_bytes() <= 15) & (size <= 9)
     units = whole.cast(pl.Int64, strict=False)
+    plain = ~whole.str.starts_with("-") & (units < 2**63 // 1000 - 1) & (size <= 9)
     if (size.max() or 0) <= 3:  # type: ignore[operator]
         below = fraction.str.pad_end(3, "0").cast(pl.Int64, strict=False)
     else:
         millionths = fraction.str.pad_end(9, "0").cast(pl.Int64, strict=False)
         below = _divide_half_even(millionths, 1_000_000)
     result = units * 1000 + below
-    plain = plain & result.is_not_null()
+    plain = plain.fill_null(False) & result.is_not_null()
     values_ns = result.fill_null(0).to_numpy().astype(np.int64)
     valid = plain.to_numpy().copy()
-    for row in np.flatnonzero(~valid).tolist():
+    for row in np.flatnonzero(~valid & ~((column == "") | (column == "null")).to_numpy()).tolist():
         exact = _exact(column[row])
         if exact is not None:
             values_ns[row], valid[row] = exact, True
-        else:
-            values_ns[row] = 0
+    values_ns[~valid] = 0
     return values_ns, valid
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 import msgspec
 import polars as pl
-from isal import igzip, igzip_threaded
+from isal import igzip_threaded
 
 from kinetoscope.trace import chrome_flows, chrome_metadata
 from kinetoscope.trace.chrome_names import (
@@ -66,13 +66,8 @@ def _opened(path: Path, compress: bool) -> Iterator[Callable[[bytes], Any]]:
             yield handle.write
     else:
         threads = min(2, os.cpu_count() or 1)
-        with igzip_threaded.open(path, "wb", compresslevel=GZIP_LEVEL, threads=threads, block_size=1 << 20) as handle:
+        with igzip_threaded.open(path, "wb", compresslevel=GZIP_LEVEL, threads=threads, block_size=1 << 20) as handle:  # type: ignore[no-untyped-call]
             yield handle.write
-
-
-def compressed(block: bytes) -> bytes:
-    """A block as a gzip member of its own."""
-    return igzip.compress(block, GZIP_LEVEL)
 
 
 def chrome_blocks(trace: Trace) -> Iterator[bytes]:
@@ -84,7 +79,7 @@ def chrome_blocks(trace: Trace) -> Iterator[bytes]:
     members = _encoded(chrome_metadata.encode_members(metadata, derived_flows=flows is not None))
     yield members[:-1] + b',"traceEvents":[\n'
     separator = b""
-    names = _metadata_events(metadata, int(events["start_ns"].min() or 0))  # type: ignore[call-overload]
+    names = _metadata_events(metadata, _first(events["start_ns"]))
     if names:
         yield b",\n".join(map(_encoded, names))
         separator = b",\n"
@@ -97,6 +92,11 @@ def chrome_blocks(trace: Trace) -> Iterator[bytes]:
             yield lines.text(frame.slice(start, ROWS_AT_A_TIME)).encode()
             separator = b",\n"
     yield b"\n]}\n"
+
+
+def _first(starts: pl.Series) -> int:
+    first = starts.min()
+    return first if isinstance(first, int) else 0
 
 
 def _encoded(value: Any) -> bytes:
@@ -194,7 +194,7 @@ class _Lines:
             joined = frame.select(inner=inner).to_series()
             pieces.append(pl.select(pl.when(joined != "").then(pl.lit(',"args":{') + joined + pl.lit("}"))).to_series())
         pieces.append(pl.lit("}"))
-        line = pl.concat_str(pieces, ignore_nulls=True)  # type: ignore[arg-type]
+        line = pl.concat_str(pieces, ignore_nulls=True)
         return str(frame.select(line.str.join(",\n")).item())
 
     def _arguments(self, frame: pl.DataFrame, filled: set[str]) -> list[pl.Expr]:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
+from itertools import chain
 from pathlib import Path
+from tempfile import NamedTemporaryFile
 from typing import TYPE_CHECKING
 
-from kinetoscope.trace import chrome_reader, chrome_writer, parquet
+from kinetoscope.trace import chrome_reader, chrome_writer, parquet, sources
 
 if TYPE_CHECKING:
     from kinetoscope.trace.trace import Trace
@@ -15,13 +18,29 @@ PARQUET_MAGIC = b"PAR1"
 
 
 def read(path: str | os.PathLike[str]) -> Trace:
-    """Read a trace, its format recognised by the first bytes of the file."""
+    """Read a trace: Kinetoscope's Parquet or Kineto JSON, packed or not, its format recognised by its first bytes.
+
+    Args:
+        path: a local path, a URL that fsspec knows, ``-`` for standard input, or ``archive.zip::member``.
+    """
     from kinetoscope.trace.trace import Trace
 
-    with open(path, "rb") as handle:
-        magic = handle.read(4)
-    if magic == PARQUET_MAGIC:
-        return Trace(*parquet.read_parquet(path))
+    name = os.fspath(path)
+    if name == "-" or sources.is_url(name):
+        issues: Counter[str] = Counter()
+        blocks = sources.text_blocks(name, issues)
+        first = next(blocks, b"")
+        if not first.startswith(PARQUET_MAGIC):
+            return chrome_reader.read_blocks(chain([first], blocks), name, issues)
+        with NamedTemporaryFile(suffix=".parquet") as copy:
+            copy.writelines(chain([first], blocks))
+            copy.flush()
+            return Trace(*parquet.read_parquet(copy.name))
+    if os.path.isfile(name):
+        with open(name, "rb") as handle:
+            magic = handle.read(4)
+        if magic == PARQUET_MAGIC:
+            return Trace(*parquet.read_parquet(path))
     return chrome_reader.read_chrome(path)
 
 
