@@ -14,6 +14,7 @@ from kinetoscope.record.execution_trace import ExecutionTraceObserver
 from kinetoscope.record.kineto_profile import KinetoProfile
 from kinetoscope.record.schedule import ProfilerAction, as_action, default_schedule
 from kinetoscope.record.torch_private import ProfilerActivity
+from kinetoscope.record.window import STEP_MARK
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -23,8 +24,6 @@ if TYPE_CHECKING:
 __all__ = ["KinetoProfile", "_KinetoProfile", "profile"]
 
 _KinetoProfile = KinetoProfile
-
-STEP_MARK = "ProfilerStep#"
 
 _NONE, _WARMUP, _RECORD, _SAVE, _STOPPED = ProfilerAction
 

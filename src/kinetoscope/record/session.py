@@ -17,7 +17,6 @@ from kinetoscope.record import torch_private
 from kinetoscope.record.event_list import LISTS_PYTHON_FUNCTIONS, EventList
 from kinetoscope.record.stderr import without_kineto_notices
 from kinetoscope.record.window import Answers, Options, Window
-from kinetoscope.trace.chrome_writer import write_chrome
 from kinetoscope.trace.trace import Trace
 
 # States in which torch measures device time itself -> the event's method that gives it.
@@ -36,7 +35,7 @@ class KinetoResults:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the trace as Chrome JSON."""
-        write_chrome(self._window.trace, path)
+        self._window.export_chrome(path)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._result, name)
@@ -177,8 +176,12 @@ class Session(torch_private.AutogradProfile):  # type: ignore[misc]
         return self.answers.key_averages(group_by_input_shape, group_by_stack_n, group_by_overload_name, python_functions)
 
     def export_chrome_trace(self, path: str | os.PathLike[str], *_: Any, **__: Any) -> None:
-        """Write the last window as Chrome JSON."""
-        write_chrome(self.last_trace(), path)
+        """Write the last window as Chrome JSON.
+
+        Raises:
+            AssertionError: nothing has been recorded yet.
+        """
+        self._last_window().export_chrome(path)
 
     def last_trace(self) -> Trace:
         """The table of the last window.
@@ -186,9 +189,12 @@ class Session(torch_private.AutogradProfile):  # type: ignore[misc]
         Raises:
             AssertionError: nothing has been recorded yet.
         """
+        return self._last_window().trace
+
+    def _last_window(self) -> Window:
         if self.window is None:
             raise AssertionError("Nothing has been recorded yet: there is no trace before the first stop()")
-        return self.window.trace
+        return self.window
 
     def toggle_collection_dynamic(self, enabled: bool, activities: Iterable[Any]) -> None:
         """Turn the collection of some activities on or off while recording."""

@@ -20,7 +20,7 @@ Importing this module imports torch, and raises ImportError where torch is missi
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from kinetoscope.record import torch_version
@@ -148,11 +148,13 @@ __all__ = [
     "enable_execution_trace_observer",
     "enable_profiler",
     "enable_record_function",
+    "flop_registry",
     "inductor_source_files",
     "is_kineto_stopped",
     "itt",
     "keeps_stack_entry",
     "kineto_available",
+    "operator_schemas",
     "optimizer_step_is_tracked",
     "prepare_profiler",
     "privateuse1_backend_name",
@@ -167,6 +169,7 @@ __all__ = [
     "set_profiler_disabled",
     "set_profiler_enabled",
     "supported_activities",
+    "takes_shapes",
     "toggle_collection_dynamic",
 ]
 
@@ -238,6 +241,31 @@ def build_event_metadata(extra: dict[str, str]) -> Any:
     """Put Kineto's metadata of an event into torch's structure; None where this torch has none (before 2.13)."""
     build = getattr(torch.autograd.profiler_util, "_build_metadata", None)
     return build(extra) if build is not None else None
+
+
+# operators and torch's flop counter
+
+
+def operator_schemas(name: str) -> list[Any]:
+    """Return the schemas of an operator's overloads, such as those of ``"aten::mm"``; none where there is no such one."""
+    return list(torch._C._jit_get_schemas_for_operator(name))
+
+
+def flop_registry() -> dict[Any, Callable[..., Any]]:
+    """Return torch's registry of FLOP formulas; empty where it cannot be loaded."""
+    try:
+        from torch.utils import flop_counter
+    except Exception:  # it imports much of torch, of which a part may not work here
+        return {}
+    return flop_counter.flop_registry
+
+
+def takes_shapes(formula: Callable[..., Any]) -> bool:
+    """Tell whether a formula of that registry takes shapes (torch wrapped it so), instead of tensors."""
+    from torch.utils import flop_counter
+
+    wrapped = flop_counter.shape_wrapper(formula)
+    return getattr(formula, "__code__", None) is wrapped.__code__
 
 
 # CUDA graphs and CUPTI

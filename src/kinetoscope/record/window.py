@@ -5,12 +5,10 @@ from __future__ import annotations
 import logging
 import os
 import platform
-import tempfile
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -21,10 +19,15 @@ from kinetoscope.analyze.operators import Operators, RawEvents, concatenate, ope
 from kinetoscope.record import torch_private
 from kinetoscope.record.event_list import EventList, EventSource, averages_of
 from kinetoscope.record.extract import Contents, collector_paused, extract
+from kinetoscope.record.kineto_text import KinetoText, saved
 from kinetoscope.trace.chrome_reader import parse_chrome
+from kinetoscope.trace.chrome_writer import write_chrome, write_chrome_text
 from kinetoscope.trace.devices import DEVICE_NAMES
 from kinetoscope.trace.metadata import Metadata
 from kinetoscope.trace.trace import Trace
+
+STEP_MARK = "ProfilerStep#"
+"""What the annotation of a step begins with."""
 
 log = logging.getLogger(__name__)
 
@@ -114,33 +117,46 @@ class Window:
 
     @cached_property
     def _table(self) -> Trace:
-        kineto = self._read_kineto_json()
-        if kineto is None:
+        text = self._kineto_text
+        if text is None:
             return _from_bindings(self)
+        kineto = _parsed(text.document)
         base = int(self.result.trace_start_ns()) - kineto.metadata.base_time_ns
         trace = Trace(_with_bindings(kineto.events, self, base), kineto.metadata, kineto.issues)
         self._kineto_user = dict(kineto.metadata.user)
-        self._describe(trace)
+        names = trace.events["name"]
+        steps = names.filter(names.str.starts_with(STEP_MARK).fill_null(False)).str.slice(len(STEP_MARK))
+        trace.metadata.steps = sorted({int(step) for step in steps.to_list() if step.isdigit()})
+        self._describe(trace.metadata)
         return trace
 
-    def _read_kineto_json(self) -> Trace | None:
-        """Kineto's own JSON as a table: the one place where it says arguments, addresses and devices' properties."""
-        with tempfile.TemporaryDirectory(prefix="kinetoscope-") as folder:
-            path = os.path.join(folder, "kineto.json")
-            try:
-                self.result.save(path)
-                text = Path(path).read_bytes()
-            except (RuntimeError, OSError, AttributeError) as error:
-                # Saved before by a program that reached in, or no room on the disk: names and times are still known.
-                warnings.warn(f"Kineto could not hand over its events' arguments: {error}", stacklevel=4)
-                return None
-        with warnings.catch_warnings():
-            # Names that Kineto garbles are repaired from the events themselves right after.
-            warnings.simplefilter("ignore")
-            return parse_chrome(text, "Kineto's result")
+    @cached_property
+    def _kineto_text(self) -> KinetoText | None:
+        """Kineto's own JSON: the one place where it says arguments, addresses and devices' properties."""
+        try:
+            return saved(self.result.save)
+        except (RuntimeError, OSError, AttributeError) as error:
+            # Saved before by a program that reached in, or no room on the disk: names and times are still known.
+            warnings.warn(f"Kineto could not hand over its events' arguments: {error}", stacklevel=4)
+            return None
 
-    def _describe(self, trace: Trace) -> None:
-        options, metadata = self.options, trace.metadata
+    def export_chrome(self, path: str | os.PathLike[str]) -> None:
+        """Write the window as Kineto JSON: Kineto's own events where they are sound, else those of the table.
+
+        Raises:
+            OSError: the file cannot be written.
+        """
+        text = self._kineto_text
+        if "_table" in self.__dict__ or text is None or not text.is_sound:
+            write_chrome(self.trace, path)
+            return
+        metadata = _parsed(text.without_events).metadata
+        self._describe(metadata)
+        metadata.user = {**metadata.user, **self.user()}
+        write_chrome_text(metadata, text.events, path)
+
+    def _describe(self, metadata: Metadata) -> None:
+        options = self.options
         metadata.trace_id = self.trace_id or metadata.trace_id
         metadata.trace_name = None
         metadata.versions = {
@@ -159,9 +175,13 @@ class Window:
             "with_modules": options.with_modules,
         }
         metadata.distributed = self.distributed or metadata.distributed
-        names = trace.events["name"]
-        steps = names.filter(names.str.starts_with("ProfilerStep#").fill_null(False)).str.slice(len("ProfilerStep#"))
-        metadata.steps = sorted({int(step) for step in steps.to_list() if step.isdigit()})
+
+
+def _parsed(text: bytes) -> Trace:
+    with warnings.catch_warnings():
+        # Names that Kineto garbles are repaired from the events themselves right after.
+        warnings.simplefilter("ignore")
+        return parse_chrome(text, "Kineto's result")
 
 
 # What a window holds that was open while the program did nothing: the profiler's own mark, memory freed, the loop over
@@ -237,7 +257,7 @@ def _from_bindings(window: Window) -> Trace:
         bytes=pl.when(memory).then(pl.Series(raw.bytes)).otherwise(None),
     )
     trace = Trace(frame, Metadata(base_time_ns=int(window.result.trace_start_ns())), {"events without arguments": len(raw)})
-    window._describe(trace)
+    window._describe(trace.metadata)
     return trace
 
 

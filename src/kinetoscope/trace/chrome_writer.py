@@ -14,6 +14,7 @@ from isal import igzip_threaded
 
 from kinetoscope.trace import chrome_flows, chrome_metadata
 from kinetoscope.trace.chrome_names import (
+    BESIDE,
     DEVICE_CATEGORIES,
     EVERYWHERE,
     MEMBERS,
@@ -33,10 +34,7 @@ Raw = msgspec.Raw
 
 ROWS_AT_A_TIME = 65_536
 GZIP_LEVEL = 2
-
-# Members of an event that are kept under "chrome" in the arguments and go back to their place.
-_LIFTED = frozenset({"bp", "s", "cname", "scope", "id2", "bind_id", "flow_in", "flow_out", "tts", "tdur", "sf", "esf", "stack",
-                     "estack", "dur", "id"})  # fmt: skip
+_BLOCK = 1 << 24
 
 _THOUSANDTHS = pl.Series([f".{number:03}" for number in range(1000)])
 _OBJECTS = msgspec.json.Decoder(list[dict[str, Raw]])
@@ -56,6 +54,22 @@ def write_chrome(trace: Trace, path: str | os.PathLike[str]) -> None:
     with atomic_path(target) as partial, _opened(partial, compress=target.name.lower().endswith(".gz")) as out:
         for block in chrome_blocks(trace):
             out(block)
+
+
+def write_chrome_text(metadata: Metadata, events: bytes, path: str | os.PathLike[str]) -> None:
+    """Write events that are valid JSON already, joined by commas, under the given metadata; otherwise as `write_chrome`.
+
+    Raises:
+        OSError: the file cannot be written.
+    """
+    target = Path(path)
+    members = _encoded(chrome_metadata.encode_members(metadata, derived_flows=False))
+    with atomic_path(target) as partial, _opened(partial, compress=target.name.lower().endswith(".gz")) as out:
+        out(members[:-1] + b',"traceEvents":[\n')
+        view = memoryview(events)
+        for start in range(0, len(events), _BLOCK):
+            out(view[start : start + _BLOCK])
+        out(b"\n]}\n")
 
 
 @contextmanager
@@ -307,8 +321,8 @@ def _own_arguments(column: pl.Series) -> tuple[pl.Series, pl.Series | None, Sequ
             own = _OBJECT.decode(members.get(MEMBERS, b"{}"))
         except msgspec.DecodeError:
             continue
-        back = {key: raw for key, raw in own.items() if key in _LIFTED}
-        stay = {key: raw for key, raw in own.items() if key not in _LIFTED}
+        back = {key: raw for key, raw in own.items() if key in BESIDE}
+        stay = {key: raw for key, raw in own.items() if key not in BESIDE}
         if not back:
             continue
         defaults[row] = "s" in back or "bp" in back
