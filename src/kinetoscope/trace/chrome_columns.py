@@ -15,6 +15,7 @@ import polars as pl
 
 from kinetoscope.trace import chrome_values, schema
 from kinetoscope.trace.chrome_names import (
+    BESIDE,
     DEVICE_CATEGORIES,
     MEMBERS,
     MEMORY_CATEGORY,
@@ -209,11 +210,17 @@ class Builder:
                    issues: Counter[str]) -> pl.Series:  # fmt: skip
         length, has_length = chrome_values.nanoseconds(durations)
         slices = np.fromiter(map("X".__eq__, phases), dtype=bool, count=len(phases))
-        odd = has_length & ((length < 0) | (length > LONGEST_NS))
-        unreadable = slices & ~has_length
-        issues["slices with a negative duration"] += int((odd & (length < 0)).sum())
-        issues["slices with an absurd duration"] += int((odd & (length > 0)).sum())
-        issues["slices without a duration"] += int(unreadable.sum())
+        odd = has_length & slices & ((length < 0) | (length > LONGEST_NS))
+        negative = int((odd & (length < 0)).sum())
+        absurd = int(odd.sum()) - negative
+        for row in np.flatnonzero(slices & ~has_length).tolist():
+            # A number that does not fit 64 bits of nanoseconds, or none.
+            text = bytes(durations[row])
+            negative += text[:1] == b"-"
+            absurd += text[:1].isdigit()
+            issues["slices without a duration"] += not text[:1].isdigit() and text[:1] != b"-"
+        issues["slices with a negative duration"] += negative
+        issues["slices with an absurd duration"] += absurd
         # What is no length stays readable in the arguments, and out of every sum.
         absent = np.fromiter((raw is ABSENT for raw in durations), dtype=bool, count=len(durations))
         for row in np.flatnonzero((odd | ~slices | ~has_length) & ~absent).tolist():
@@ -422,18 +429,28 @@ def _rest(groups: list[tuple[Ints, tuple[str, ...], list[Sequence[Raw]]]], extra
 
 
 def _with_extras(text: str | None, extras: dict[str, bytes]) -> str:
-    parts: list[str] = [text[1:-1]] if text else []
-    members: list[str] = []
+    """Arguments with those that fit no column, and with the members of the event, last and in one order."""
+    members: dict[str, Any] = {}
+    if text and f'"{MEMBERS}":' in text:
+        # Written by us and read again: what has no place beside the arguments stands among them.
+        arguments = msgspec.json.decode(text, type=dict[str, Raw])
+        earlier = arguments.pop(MEMBERS, None)
+        if earlier is not None:
+            try:
+                members = dict(msgspec.json.decode(earlier, type=dict[str, Raw]))
+            except msgspec.ValidationError:
+                members = {MEMBERS: earlier}
+        text = msgspec.json.encode(arguments).decode()
+    parts: list[str] = [text[1:-1]] if text and text != "{}" else []
     for key, raw in extras.items():
-        value = raw.decode()
-        if key.startswith(_ARGUMENT):
-            parts.append(f"{_json(key[1:])}:{value}")
-        elif key == ORIGINAL_CATEGORY:
-            parts.append(f"{_json(key)}:{value}")
+        if key.startswith(_ARGUMENT) or key == ORIGINAL_CATEGORY:
+            parts.append(f"{_json(key.removeprefix(_ARGUMENT))}:{raw.decode()}")
         else:
-            members.append(f"{_json(key)}:{value}")
+            members[key] = raw
     if members:
-        parts.append(f"{_json(MEMBERS)}:{{{','.join(members)}}}")
+        ordered = sorted(members, key=lambda key: BESIDE.get(key, -1))
+        inner = ",".join(f"{_json(key)}:{bytes(members[key]).decode()}" for key in ordered)
+        parts.append(f"{_json(MEMBERS)}:{{{inner}}}")
     return "{" + ",".join(parts) + "}"
 
 

@@ -50,8 +50,11 @@ ORIGINAL_CATEGORY = "Original category"
 MEMBERS = "chrome"
 """Argument that keeps members of the event which have no column (``s``, ``cname``, ``tts``, ...), as a JSON object."""
 
-FLOW_PHASES = ("s", "t", "f")
-ASYNC_PHASES = ("b", "n", "e", "S", "T", "p", "F")
+_BESIDE = ("id", "bp", "s", "cname", "scope", "id2", "bind_id", "flow_in", "flow_out", "tts", "tdur", "sf", "esf", "stack",
+           "estack", "dur")  # fmt: skip
+BESIDE: Mapping[str, int] = MappingProxyType({key: place for place, key in enumerate(_BESIDE)})
+"""Members kept under :data:`MEMBERS` that are written beside the arguments again -> their order."""
+
 
 
 @dataclass(frozen=True)

@@ -42,6 +42,7 @@ _CUT = re.compile(rb"\}\s*,\s*(?=\{\s*" + _EVENT_KEY + rb")")
 _ANY_CUT = re.compile(rb"\}\s*,\s*(?=\{)")
 _EVENT_START = re.compile(r'\{\s*"(?:ph|cat|name|pid|tid|ts|dur|args|id|s|bp)"\s*:')
 _TRAILING = re.compile(r"trailing characters \(byte (\d+)\)")
+_PLACE = re.compile(r"\(byte (\d+)\)")
 # Without these, an object with no events is no trace.
 _KINETO_MEMBERS = frozenset({"schemaVersion", "deviceProperties", "baseTimeNanoseconds", "distributedInfo", "displayTimeUnit", "traceName"})
 
@@ -313,24 +314,23 @@ class _File:
 
     def _events(self, text: bytes, in_object: bool) -> None:
         """Take the events of the list that ``text`` begins inside of, and what follows the list."""
+        wanted = PIECE_BYTES
         while True:
-            text = self._more(text, PIECE_BYTES)
+            text = self._more(text, wanted)
             if self.at_end:
-                end = self._piece(text, is_last=True, in_object=in_object)
+                end = self._last_piece(text, in_object)
                 break
-            cut = _last_cut(text)
-            if cut is None:
-                if len(text) > LARGEST_EVENT_BYTES:
-                    raise TraceError(f"{self.name} holds no trace: no event ends within {len(text) >> 20} MiB")
-                text = self._more(text, 2 * len(text))
-                if not self.at_end:
-                    continue
-                end = self._piece(text, is_last=True, in_object=in_object)
-                break
-            end = self._piece(text[: cut[0]], is_last=False, in_object=in_object)
+            end, place = self._piece(text, may_grow=wanted < 8 * PIECE_BYTES)
             if end is not None:
                 break
-            text = text[cut[1] :]
+            if place == 0:
+                # No event ends in it, or none that can be told from what stands inside of one.
+                if len(text) > LARGEST_EVENT_BYTES:
+                    raise TraceError(f"{self.name} holds no trace: no event ends within {len(text) >> 20} MiB")
+                wanted = 2 * len(text)
+                continue
+            wanted = PIECE_BYTES
+            text = text[place:]
         if end is None:
             # The list never ends.
             self.issues["truncated"] += 1
@@ -338,14 +338,40 @@ class _File:
         if in_object:
             self._after(self._more(text[end:], 1 << 40))
 
-    def _piece(self, text: bytes, is_last: bool, in_object: bool) -> int | None:
-        """Take the events of one piece.
+    def _piece(self, text: bytes, may_grow: bool) -> tuple[int | None, int]:
+        """Take as many events as can be told apart in a text that goes on.
 
         Returns:
-            The place after the end of the list, None if the list goes on.
+            The place after the end of the list, None if the list goes on; and the place of the first event not taken.
         """
-        end: int | None = None
-        if is_last:
+        cuts = _last_cuts(text)
+        for stop, next_start in cuts:
+            data = b"[" + text[:stop] + b"]"
+            try:
+                self.builder.add(self._decoded(data))
+                return None, next_start
+            except msgspec.DecodeError as error:
+                end = _end_of_list(text, data, error)
+                if end is not None:
+                    return self._last_piece(text, in_object=True, end=end), 0
+                if not _is_unfinished(data, error):
+                    break
+            except (UnicodeDecodeError, RecursionError):
+                break
+        else:
+            # Every boundary tried lies inside an event.
+            if may_grow or not cuts:
+                return None, 0
+        stop, next_start = cuts[0]
+        return self._repaired(text[:stop], is_last=False), next_start
+
+    def _last_piece(self, text: bytes, in_object: bool, end: int | None = None) -> int | None:
+        """Take the events of a text that holds the end of the list, or of the file.
+
+        Returns:
+            The place after the end of the list, None if it was not found.
+        """
+        if end is None:
             end = _likely_end(text, in_object)
         while True:
             data = b"[" + (text if end is None else text[: end - 1]) + b"]"
@@ -353,17 +379,13 @@ class _File:
                 self.builder.add(self._decoded(data))
                 return end
             except msgspec.DecodeError as error:
-                match = _TRAILING.search(str(error))
-                if match is not None:
-                    # The list ends before: after its bracket something else follows.
-                    place = int(match.group(1)) - 2
-                    before = len(text[:place].rstrip())
-                    if text[before - 1 : before] == b"]" and before != end and before < len(data) - 2:
-                        end = before
-                        continue
+                before = _end_of_list(text, data, error)
+                if before is not None and (end is None or before < end):
+                    end = before
+                    continue
             except (UnicodeDecodeError, RecursionError):
                 pass
-            return self._repaired(text, is_last)
+            return self._repaired(text, is_last=True)
 
     def _decoded(self, data: bytes) -> list[Event]:
         try:
@@ -397,11 +419,14 @@ class _File:
                 self.issues["missing commas" if between == "" else "unreadable events"] += 1
             next_start = starts[number + 1] if number + 1 < len(starts) else len(readable)
             event, stop = self._event(readable, start, next_start)
-            if event is None and next_start < len(readable):
-                later = starts[number + 2] if number + 2 < len(starts) else len(readable)
+            for further in (2, 3, 5, 9):
+                # What looked like the next event may stand inside this one.
+                if event is not None or number + further > len(starts):
+                    break
+                later = starts[number + further] if number + further < len(starts) else len(readable)
                 event, stop = self._event(readable, start, later)
-                if event is None:
-                    stop = next_start
+            if event is None:
+                stop = next_start
             if event is not None:
                 events.append(event)
             elif is_last and next_start == len(readable):
@@ -465,21 +490,39 @@ def _is_member(text: bytes, match: re.Match[bytes]) -> bool:
     return True
 
 
-def _last_cut(text: bytes) -> tuple[int, int] | None:
-    """The last boundary between two events: the end of the one and the start of the other."""
+def _end_of_list(text: bytes, data: bytes, error: msgspec.DecodeError) -> int | None:
+    """The place after the bracket that ends the list, if decoding ``[`` + ``text`` failed because something follows it."""
+    match = _TRAILING.search(str(error))
+    if match is None:
+        return None
+    # Bytes are counted from one, and from the bracket put before.
+    end = len(text[: int(match.group(1)) - 2].rstrip())
+    return end if text[end - 1 : end] == b"]" and end < len(data) - 2 else None
+
+
+def _is_unfinished(data: bytes, error: msgspec.DecodeError) -> bool:
+    """Tell whether decoding failed only at the end: the text was cut inside an event, not faulty."""
+    message = str(error)
+    match = _PLACE.search(message)
+    return "truncated" in message or (match is not None and int(match.group(1)) >= len(data) - 1)
+
+
+def _last_cuts(text: bytes) -> list[tuple[int, int]]:
+    """Boundaries between two events, the last first: the end of the one and the start of the other.
+
+    Some may lie inside an event, in a list of objects or in a text.
+    """
     for pattern in (_CUT, _ANY_CUT):
         window = 1 << 16
         while True:
             low = max(0, len(text) - window)
-            found = None
-            for found in pattern.finditer(text, low):
-                pass
-            if found is not None:
-                return found.start() + 1, found.end()
-            if low == 0:
+            found = [(match.start() + 1, match.end()) for match in pattern.finditer(text, low)]
+            if found or low == 0:
                 break
             window *= 8
-    return None
+        if found:
+            return [found[-back] for back in (1, 2, 5, 20, 100, 500) if back <= len(found)]
+    return []
 
 
 def _likely_end(text: bytes, in_object: bool) -> int | None:

@@ -27,6 +27,9 @@ LARGEST_RATIO = 400
 RATIO_COUNTS_FROM = 256 << 20
 """Bytes below which no ratio is refused."""
 
+# What is inflated at a time, and lost where the compressed data is damaged.
+_INFLATED_BYTES = 1 << 16
+
 MEMBER_SEPARATOR = "::"
 """Between an archive's path and the name of a member in it."""
 
@@ -175,11 +178,11 @@ def _bounded(blocks: Iterator[bytes], source: _Counted, name: str) -> Iterator[b
 def _inflated(source: _Counted, issues: Counter[str]) -> Iterator[bytes]:
     is_whole = True
     stream = isal_zlib.decompressobj(wbits=31)
-    while compressed := source.read(BLOCK_BYTES // 4):
+    while compressed := source.read(_INFLATED_BYTES):
         while compressed:
             is_whole = False
             try:
-                block = stream.decompress(compressed, BLOCK_BYTES)
+                block = stream.decompress(compressed, _INFLATED_BYTES)
             except isal_zlib.error:  # type: ignore[misc]
                 issues["damaged gzip"] += 1
                 return
