@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
 
 from kinetoscope.trace.chrome_reader import parse_chrome, read_chrome
-from kinetoscope.trace.chrome_writer import chrome_blocks, write_chrome
+from kinetoscope.trace.chrome_writer import chrome_blocks, write_chrome, write_chrome_text
 from kinetoscope.trace.metadata import Metadata, ProcessInfo, ThreadInfo
 from kinetoscope.trace.trace import Trace
 from tests.trace.shared import parse, slice_
@@ -135,7 +135,7 @@ def test_metadata_of_any_kind() -> None:
     assert len(data["traceEvents"]) == 1
     got = again(trace).metadata
     expected = {**user, "nan": None, "half": "?", "tuple": [1, 2], "5": "number"}
-    del expected[5]  # type: ignore[arg-type]
+    del expected[5]
     assert got.user == expected
     assert got.options == {"with_stack": True, "schedule": {"wait": 1}}
     assert (got.trace_id, got.base_time_ns, got.rank, got.steps, got.versions) == ("id", 17, 2, [3], {"torch": "2.13"})
@@ -200,6 +200,15 @@ def test_gzip_and_plain_hold_the_same(tmp_path: Path) -> None:
     assert gzip.decompress((tmp_path / "t.json.gz").read_bytes()) == plain
     assert read_chrome(tmp_path / "t.json.gz").events["name"].to_list() == trace.events["name"].to_list()
     assert sorted(path.name for path in tmp_path.iterdir()) == ["t.json", "t.json.gz"]
+
+
+@pytest.mark.parametrize("suffix", [".json", ".json.gz"])
+def test_events_that_are_text_already(suffix: str, tmp_path: Path) -> None:
+    events = ",\n".join(json.dumps(slice_(f"n{number}", number, 1)) for number in range(300_000))
+    write_chrome_text(Metadata(user={"k": "v"}), events.encode(), tmp_path / f"t{suffix}")
+    trace = read_chrome(tmp_path / f"t{suffix}")
+    assert trace.events["name"].to_list() == [f"n{number}" for number in range(300_000)]
+    assert trace.metadata.user == {"k": "v"}
 
 
 def test_a_failed_write_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -115,7 +115,8 @@ def test_metadata_before_between_and_after() -> None:
 
 
 def test_events_that_a_member_only_speaks_of() -> None:
-    text = '{"note": "\\"traceEvents\\": [", "deep": {"traceEvents": [1]}, "traceEvents": [%s]}' % json.dumps(slice_("a", 1, 1))
+    before = r'"note": "\"traceEvents\": [", "deep": {"traceEvents": [1]}'
+    text = f'{{{before}, "traceEvents": [{json.dumps(slice_("a", 1, 1))}]}}'
     trace = parse_chrome(text.encode(), "test")
     assert names(trace) == ["a"]
     assert trace.metadata.user["deep"] == {"traceEvents": [1]}
@@ -186,7 +187,7 @@ def test_begin_and_end_become_slices() -> None:
     events = [
         {"ph": "B", "name": "outer", "ts": 0, "args": {"a": 1}, **common},
         {"ph": "B", "name": "inner", "ts": 1, **common},
-        {"ph": "B", "name": "elsewhere", "ts": 1, **{**common, "tid": 3}},
+        {"ph": "B", "name": "elsewhere", "ts": 1, **common, "tid": 3},
         {"ph": "E", "ts": 2, "args": {"b": 2}, **common},
         {"ph": "E", "ts": 5, "args": {"a": 3}, **common},
         {"ph": "E", "ts": 6, **common},
@@ -278,8 +279,8 @@ def test_one_warning_names_every_fault() -> None:
 
 def test_deep_nesting() -> None:
     deep = "[" * 100_000 + "]" * 100_000
-    trace = quietly('{"traceEvents": [%s, {"ph": "X", "name": "b", "pid": 1, "tid": 1, "ts": 1, "dur": 1, "args": {"x": %s}}]}' % (
-        json.dumps(slice_("a", 1, 1)), deep))  # fmt: skip
+    good, bad = json.dumps(slice_("a", 1, 1)), json.dumps(slice_("b", 1, 1, args={"x": 0})).replace("0", deep)
+    trace = quietly(f'{{"traceEvents": [{good}, {bad}]}}')
     assert names(trace) == ["a"]
     assert trace.issues["unreadable events"] == 1
 

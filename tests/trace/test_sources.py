@@ -136,8 +136,7 @@ def test_urls(memory_url: str) -> None:
 
 
 def test_parquet_from_a_url(memory_url: str, tmp_path: Path) -> None:
-    import fsspec
-
+    fsspec = pytest.importorskip("fsspec")
     trace = parse([slice_("a", 1, 1)])
     trace.write(tmp_path / "t.parquet")
     fsspec.filesystem("memory").pipe("/folder/t.parquet", (tmp_path / "t.parquet").read_bytes())

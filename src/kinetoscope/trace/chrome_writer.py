@@ -73,7 +73,7 @@ def write_chrome_text(metadata: Metadata, events: bytes, path: str | os.PathLike
 
 
 @contextmanager
-def _opened(path: Path, compress: bool) -> Iterator[Callable[[bytes], Any]]:
+def _opened(path: Path, compress: bool) -> Iterator[Callable[[bytes | memoryview], Any]]:
     handle: BinaryIO
     if not compress:
         with open(path, "wb") as handle:
