@@ -93,6 +93,28 @@ def threads() -> None:
         thread.join()
 
 
+def threads_before() -> None:
+    """A thread that was there before the recording: Kineto cannot name it on Python rows."""
+    _wake.set()
+    _done.wait(20)
+    _done.clear()
+    torch.ones(2).add(1)
+
+
+_wake, _done = threading.Event(), threading.Event()
+
+
+def _in_background() -> None:
+    while True:
+        _wake.wait()
+        _wake.clear()
+        torch.ones(3).cos()
+        _done.set()
+
+
+threading.Thread(target=_in_background, daemon=True).start()
+
+
 def futures() -> None:
     """Annotations that end when a future does, on another thread."""
     def later() -> int:
@@ -144,6 +166,7 @@ def before_memory() -> None:
 
 PROGRAMS: dict[str, Callable[[], None]] = {
     program.__name__: program
-    for program in (mlp, conv_net, transformer, custom_function, annotations, workers, threads, futures, script,
+    for program in (mlp, conv_net, transformer, custom_function, annotations, workers, threads,
+                    threads_before, futures, script,
                     in_place_and_views, memory_of_before)
 }  # fmt: skip

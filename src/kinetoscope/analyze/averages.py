@@ -112,10 +112,13 @@ def group_operators(
         keys.append(np.where(is_memory, empty, flat.codes[row]))
     if group_by_stack_n > 0:
         keys.append(_stack_groups(listed, group_by_stack_n)[members])
-    code = np.zeros(len(members), dtype=np.int64)
+    code, span = np.zeros(len(members), dtype=np.int64), 1
     for key in keys:
-        # Renumbered after each key, so the product stays far below 2**63.
-        _, code = np.unique(code * (int(key.max(initial=0)) + 2) + key + 1, return_inverse=True)
+        size = int(key.max(initial=0)) + 2
+        if span * size > 2**62:
+            _, code = np.unique(code, return_inverse=True)
+            span = int(code.max(initial=0)) + 1
+        code, span = code * size + key + 1, span * size
     _, first, code = np.unique(code, return_index=True, return_inverse=True)
     by_appearance = np.argsort(first, kind="stable")
     number = np.empty(len(first), dtype=np.int64)
@@ -289,7 +292,7 @@ def average(listed: Operators, groups: Groups, shapes: bool, stack_n: int, overl
     first = groups.first
     row = listed.row[first]
     is_memory = listed.is_memory[first]
-    flat = flat_shapes(raw.shapes) if raw.shapes is not None else None
+    flat = flat_shapes(raw.shapes) if shapes and raw.shapes is not None else None
     keys = listed.stack_key[first].tolist() if stack_n > 0 else [-1] * len(first)
     columns: dict[str, list[Any]] = {
         "key": [listed.names[code] for code in listed.name[first].tolist()],
@@ -298,7 +301,7 @@ def average(listed: Operators, groups: Groups, shapes: bool, stack_n: int, overl
         "is_async": listed.is_async[first].tolist(),
         "is_user_annotation": (raw.is_annotation[row] & ~is_memory).tolist(),
         "is_legacy": listed.is_fallback[first].tolist(),
-        "scope": np.where(is_memory, 0, raw.scope[row]).tolist(),
+        "scope": np.where(is_memory, 0, raw.some("scope", row)).tolist(),
         "cpu_time_total": sums.total(listed.cpu_time_total).tolist(),
         "self_cpu_time_total": sums.total(listed.self_cpu_time_total).tolist(),
         "device_time_total": sums.total(listed.device_time_total).tolist(),

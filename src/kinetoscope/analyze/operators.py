@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cached_property
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
 
-from kinetoscope.trace.devices import DEVICE_NUMBERS
 from kinetoscope.analyze.python_callers import callers, callers_of_others
+from kinetoscope.trace.devices import DEVICE_NUMBERS
 from kinetoscope.trace.nesting import nest
 
 Ints = npt.NDArray[np.int64]
@@ -54,8 +54,10 @@ BACKWARD_SCOPE = 1
 class RawEvents:
     """The rows of a recording that operators are made from; arrays of one length, in the recording's order.
 
-    Times are nanoseconds after the window's start. ``own_id`` is torch's correlation id of the row, ``linked_id`` that
-    of the operator which caused it (0: none). ``thread`` and ``forward_thread`` count threads the same way.
+    Times are nanoseconds after the window's start. ``linked_id`` is the number of the operator that caused a row (0: none).
+
+    What only some questions need (numbers, scopes, shapes, stacks) is read when it is first asked for: ``load`` gives a
+    column by its name, for all rows or for some of them.
     """
 
     names: list[str]
@@ -66,7 +68,6 @@ class RawEvents:
     thread: Ints
     device_type: Ints
     device: Ints
-    own_id: Ints
     linked_id: Ints
     is_async: Bools
     is_annotation: Bools
@@ -74,24 +75,75 @@ class RawEvents:
     is_hidden: Bools
     is_overhead: Bools
     bytes: Ints
-    scope: Ints
-    sequence_number: Ints
-    forward_thread: Ints
     fallback_device_us: Floats | None = None
     """Device time that torch measured itself, with events instead of kernels (no CUPTI); None where kernels are known."""
-    shapes: TextColumn | None = None
-    overloads: TextColumn | None = None
     flops: Ints | None = None
     """FLOPs that the recorder counted itself, 0 where it knows no formula; None: not asked for."""
     formula_flops: Ints | None = None
     """FLOPs by our own formulas, -1 where none applies; None: not asked for, or already within ``flops``."""
-    stacks: TextColumn | None = None
-    """Recorded stacks, frames innermost first joined by newlines; None: derived from the Python rows."""
-    script_stacks: TextColumn | None = None
-    """Stacks within TorchScript, which has no Python rows; the empty text elsewhere. None: there are none at all."""
+    columns: dict[str, Any] = field(default_factory=dict)
+    """The columns of :data:`LATER` that are there already."""
+    load: Callable[[str, Ints | None], Any] | None = None
 
     def __len__(self) -> int:
         return len(self.name)
+
+    def _later(self, column: str) -> Any:
+        if column not in self.columns:
+            self.columns[column] = None if self.load is None else self.load(column, None)
+        return self.columns[column]
+
+    def some(self, column: str, rows: Ints) -> Ints:
+        """Values of an integer column of :data:`LATER` in some rows, without reading all."""
+        if column in self.columns or self.load is None:
+            return np.asarray(self._later(column))[rows]
+        return np.asarray(self.load(column, rows))
+
+    @property
+    def own_id(self) -> Ints:
+        """torch's correlation id of each row."""
+        return np.asarray(self._later("own_id"))
+
+    @property
+    def scope(self) -> Ints:
+        """at::RecordScope."""
+        return np.asarray(self._later("scope"))
+
+    @property
+    def sequence_number(self) -> Ints:
+        """Joins forward and backward operators; -1 for none."""
+        return np.asarray(self._later("sequence_number"))
+
+    @property
+    def forward_thread(self) -> Ints:
+        """Thread of a backward row's forward operator, counted as ``thread`` counts."""
+        return np.asarray(self._later("forward_thread"))
+
+    @property
+    def shapes(self) -> TextColumn | None:
+        """Input shapes as text; None: not recorded."""
+        return cast("TextColumn | None", self._later("shapes"))
+
+    @property
+    def overloads(self) -> TextColumn | None:
+        """Overload names; None: not recorded."""
+        return cast("TextColumn | None", self._later("overloads"))
+
+    @property
+    def stacks(self) -> TextColumn | None:
+        """Recorded stacks, frames innermost first joined by newlines; None: derived from the Python rows."""
+        return cast("TextColumn | None", self._later("stacks"))
+
+    @property
+    def script_stacks(self) -> TextColumn | None:
+        """Stacks within TorchScript, which has no Python rows; the empty text elsewhere. None: there are none at all."""
+        return cast("TextColumn | None", self._later("script_stacks"))
+
+
+LATER_INTS = ("own_id", "scope", "sequence_number", "forward_thread")
+LATER_TEXTS = ("shapes", "overloads", "stacks", "script_stacks")
+LATER = (*LATER_INTS, *LATER_TEXTS)
+"""Columns of :class:`RawEvents` that are read when they are asked for."""
 
 
 @dataclass
@@ -125,7 +177,10 @@ class Operators:
     row: Ints
     is_memory: Bools
     """True for memory that no operator covers, listed as events of its own."""
-    id: Ints
+    kept: Ints
+    """Raw rows that became events or were merged into one."""
+    memory_number: Ints
+    """Place of each memory event among them, -1 for the rest."""
     name: Ints
     """Indices into ``names``."""
     names: list[str]
@@ -144,6 +199,8 @@ class Operators:
     python_parent: Ints
     """Raw row of the innermost Python call around each event, -1 if none; follow with ``python_caller``."""
     python_caller: dict[int, int] = field(default_factory=dict)
+    parts: tuple[Operators, ...] = ()
+    """The lists that this one was put together from, if it was."""
     _stack_cache: dict[int, list[str]] = field(default_factory=dict)
     stack_filter: Callable[[str], bool] = lambda frame: True
 
@@ -270,6 +327,14 @@ class Operators:
         np.add.at(below, self.parent[inside], values[inside])
         return np.where(self.counts_on_host, values - below, 0)
 
+    @cached_property
+    def id(self) -> Ints:
+        """torch's number of each event; memory events are numbered after all others."""
+        if self.parts:
+            return np.concatenate([part.id for part in self.parts])
+        first_free = int(self.raw.own_id[self.kept].max(initial=0)) + 1
+        return np.where(self.is_memory, first_free + self.memory_number, self.raw.own_id[self.row])
+
     # texts
 
     @cached_property
@@ -354,7 +419,6 @@ def operators(
     host_bytes, device_bytes, uncovered = _memory_of(raw, kept, memory_rows)
 
     alone = np.concatenate([memory_rows[uncovered], out_of_memory_rows])
-    first_free_id = int(raw.own_id[kept].max(initial=0)) + 1
     row = np.concatenate([kept, alone])
     is_memory = np.arange(len(row)) >= len(kept)
     start_ns = raw.start_ns[row]
@@ -369,7 +433,8 @@ def operators(
         use_device=use_device,
         row=row[order],
         is_memory=is_memory[order],
-        id=np.concatenate([raw.own_id[kept], first_free_id + np.arange(len(alone))])[order],
+        kept=kept,
+        memory_number=np.where(is_memory, np.arange(len(row)) - len(kept), -1)[order],
         name=raw.name[row][order],
         names=raw.names,
         start_us=start_ns[order] / 1000,
@@ -412,10 +477,11 @@ def concatenate(parts: Sequence[Operators]) -> Operators:
         arrays = [getattr(part, column) for part in parts]
         return np.concatenate([np.where(a >= 0, a + first, -1) for a, first in zip(arrays, by.tolist(), strict=False)])
 
-    return Operators(
+    merged = Operators(
         raw=raw,
         use_device=parts[0].use_device,
         row=shifted("row", rows),
+        kept=shifted("kept", rows),
         name=names.codes[shifted("name", name_starts)],
         names=names.values,
         parent=shifted("parent", places),
@@ -428,9 +494,11 @@ def concatenate(parts: Sequence[Operators]) -> Operators:
             for callee, caller in part.python_caller.items()
         },
         stack_filter=parts[0].stack_filter,
-        **{column: joined(column) for column in ("is_memory", "id", "start_us", "end_us", "thread", "device_type", "is_async",
+        **{column: joined(column) for column in ("is_memory", "memory_number", "start_us", "end_us", "thread", "device_type", "is_async",
                                                  "cpu_memory_usage", "device_memory_usage")},
     )  # fmt: skip
+    merged.parts = tuple(parts)
+    return merged
 
 
 def _concatenate_raw(parts: Sequence[RawEvents]) -> RawEvents:
@@ -443,16 +511,21 @@ def _concatenate_raw(parts: Sequence[RawEvents]) -> RawEvents:
         codes = [merged.codes[column.codes + first] for column, first in zip(known, starts, strict=False) if len(column.codes)]
         return TextColumn(merged.values, np.concatenate(codes) if codes else np.zeros(0, dtype=np.int64))
 
+    def load(column: str, rows: Ints | None) -> Any:
+        values = [getattr(part, column) for part in parts]
+        if column in LATER_TEXTS:
+            return text(values)
+        joined = np.concatenate(values)
+        return joined if rows is None else joined[rows]
+
     columns: dict[str, Any] = {}
     for column in fields(RawEvents):
         values = [getattr(part, column.name) for part in parts]
-        if column.name in ("shapes", "overloads", "stacks", "script_stacks"):
-            columns[column.name] = text(values)
-        elif column.name not in ("names", "name"):
+        if column.name not in ("names", "name", "columns", "load"):
             columns[column.name] = None if any(value is None for value in values) else np.concatenate(values)
     names = text([TextColumn(part.names, part.name) for part in parts])
     assert names is not None
-    return RawEvents(names=names.values, name=names.codes, **columns)
+    return RawEvents(names=names.values, name=names.codes, load=load, **columns)
 
 
 def _named(raw: RawEvents, name: str) -> Bools:
@@ -569,7 +642,7 @@ def _merge_nested_namesakes(listed: Operators, owner: Ints, kernel: Ints) -> Ope
         new_place[keep] = np.arange(len(keep))
         parent = new_place[parent[keep]]
         keeper_of_kernels = new_place[keeper_of_kernels]
-        for column in ("row", "is_memory", "id", "name", "start_us", "end_us", "thread", "device_type", "is_async",
+        for column in ("row", "is_memory", "memory_number", "name", "start_us", "end_us", "thread", "device_type", "is_async",
                        "cpu_memory_usage", "device_memory_usage", "python_parent"):  # fmt: skip
             setattr(listed, column, getattr(listed, column)[keep])
         listed.parent = parent

@@ -55,7 +55,6 @@ def raw_events(trace: Trace) -> tuple[RawEvents, str | None]:
         thread=_ints(events["record_thread"] if events["record_thread"].null_count() == 0 else events["lane"]),
         device_type=device_type,
         device=_ints(events["device"]),
-        own_id=_ints(events["own_id"]),
         linked_id=_ints(events["linked_id"]),
         is_async=events["is_async"].fill_null(False).to_numpy(),
         is_annotation=events["category"].is_in(ANNOTATION_CATEGORIES).fill_null(False).to_numpy(),
@@ -63,15 +62,18 @@ def raw_events(trace: Trace) -> tuple[RawEvents, str | None]:
         is_hidden=np.zeros(events.height, dtype=bool),
         is_overhead=(events["category"] == "overhead").fill_null(False).to_numpy(),
         bytes=np.where(memory, _ints(events["bytes"]), 0),
-        scope=_ints(events["scope"]),
-        sequence_number=_ints(events["sequence_number"], -1),
-        forward_thread=_ints(events["forward_thread"]),
-        shapes=_text(events["input_shapes"], "[]"),
-        overloads=_text(events["overload_name"], ""),
         flops=_ints(events["flops"]) if events["flops"].null_count() < events.height else None,
-        # Next to Python rows, which give stacks themselves, only what has none of them comes with a stack.
-        stacks=None if is_python.any() else stacks,
-        script_stacks=stacks if is_python.any() else None,
+        columns={
+            "own_id": _ints(events["own_id"]),
+            "scope": _ints(events["scope"]),
+            # Next to Python rows, which give stacks themselves, only what has none of them comes with a stack.
+            "stacks": None if is_python.any() else stacks,
+            "script_stacks": stacks if is_python.any() else None,
+            "sequence_number": _ints(events["sequence_number"], -1),
+            "forward_thread": _ints(events["forward_thread"]),
+            "shapes": _text(events["input_shapes"], "[]"),
+            "overloads": _text(events["overload_name"], ""),
+        },
     )
     on_device = device_type[(device_type != CPU) & ~memory]
     use_device = trace.metadata.options.get("use_device")

@@ -9,12 +9,13 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Iterator
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from kinetoscope.analyze.averages import Average, Groups, average, frame_of, group_operators
-from kinetoscope.analyze.operators import Operators, shown_name
+from kinetoscope.analyze.operators import Operators, TextColumn, shown_name
 from kinetoscope.analyze.raw_rows import flat_shapes
 from kinetoscope.record import torch_private
 from kinetoscope.show.text_table import TableColumns, build_table, columns_of
@@ -46,9 +47,13 @@ class EventSource:
         self.listed = listed
         self.kineto_event = kineto_event
         self.events: dict[int, FunctionEvent] = {}
-        self._flat_shapes = flat_shapes(listed.raw.shapes) if listed.raw.shapes is not None else None
         self._intervals = torch_private.Interval
         self.kernel = torch_private.Kernel
+
+    @cached_property
+    def _flat_shapes(self) -> TextColumn | None:
+        shapes = self.listed.raw.shapes
+        return None if shapes is None else flat_shapes(shapes)
 
     def event(self, place: int) -> FunctionEvent:
         """The event at a place of the list; the same object each time."""
@@ -155,8 +160,8 @@ _LOOK_UP: dict[str, Callable[[EventSource, int], Any]] = {
     "overload_name": EventSource.overload_name,
     "trace_name": EventSource.trace_name,
     "time_range": EventSource.time_range,
-    "thread": lambda s, i: int(s.listed.thread[i]),
-    "fwd_thread": lambda s, i: s._raw_int("forward_thread", i, int(s.listed.thread[i])),
+    "thread": lambda s, i: int(s.listed.thread[i]) % 2**64,
+    "fwd_thread": lambda s, i: s._kineto(i, "fwd_thread_id", int(s.listed.thread[i]) % 2**64),
     "kernels": EventSource.kernels,
     "count": lambda s, i: 1,
     "cpu_children": EventSource.cpu_children,
@@ -165,13 +170,13 @@ _LOOK_UP: dict[str, Callable[[EventSource, int], Any]] = {
     "concrete_inputs": _of_kineto("concrete_inputs", [], None),
     "kwinputs": _of_kineto("kwinputs", {}, None),
     "stack": lambda s, i: s.listed.stack(int(s.listed.stack_key[i])),
-    "scope": lambda s, i: s._raw_int("scope", i, 0),
+    "scope": _of_kineto("scope", 0, 0),
     "use_device": lambda s, i: s.listed.use_device,
     "cpu_memory_usage": lambda s, i: int(s.listed.cpu_memory_usage[i]),
     "device_memory_usage": lambda s, i: int(s.listed.device_memory_usage[i]),
     "is_async": lambda s, i: bool(s.listed.is_async[i]),
     "is_remote": lambda s, i: False,
-    "sequence_nr": lambda s, i: s._raw_int("sequence_number", i, -1),
+    "sequence_nr": _of_kineto("sequence_nr", -1, -1),
     "device_type": lambda s, i: _NUMBER_TO_DEVICE[int(s.listed.device_type[i])],
     "device_index": _of_kineto("device_index", 0, 0),
     "device_resource_id": lambda s, i: s._kineto(i, "device_resource_id", int(s.listed.thread[i])),

@@ -11,12 +11,13 @@ import gc
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from time import perf_counter
 from typing import Any
 
 import numpy as np
 
-from kinetoscope.analyze.operators import CPU, MEMORY_EVENT, OUT_OF_MEMORY_EVENT, Bools, Ints, RawEvents, TextColumn
+from kinetoscope.analyze.operators import CPU, LATER_INTS, MEMORY_EVENT, OUT_OF_MEMORY_EVENT, Ints, RawEvents, TextColumn
 
 UNREADABLE_NAME = "<name is not UTF-8>"
 
@@ -33,7 +34,6 @@ class Contents:
     shapes: bool = False
     python: bool = False
     flops: bool = False
-    overloads: bool = True
     fallback: str | None = None
     """cuda or privateuse1 where torch measures device time itself."""
 
@@ -53,6 +53,9 @@ def collector_paused() -> Iterator[None]:
 def extract(result: Any, contents: Contents, timeout_s: float | None = None) -> tuple[RawEvents, int]:
     """Read the events of a Kineto result into columns.
 
+    Read at once is what every answer needs. The rest (:data:`kinetoscope.analyze.operators.LATER`) is read from the
+    result when it is asked for.
+
     Args:
         result: torch's ``_ProfilerResult``, or anything whose ``events()`` and ``trace_start_ns()`` answer likewise.
         contents: which columns can hold something.
@@ -64,70 +67,93 @@ def extract(result: Any, contents: Contents, timeout_s: float | None = None) -> 
     deadline = None if timeout_s is None else perf_counter() + timeout_s
     with collector_paused():
         events = result.events()
-        reader = _Reader(events, contents, result.trace_start_ns())
+        reader = _Reader(type(events[0]) if len(events) else object, contents, result.trace_start_ns())
         runs = []
         for start in range(0, len(events), _RUN):
             if deadline is not None and perf_counter() >= deadline:
                 break
-            runs.append(reader.read(start, min(start + _RUN, len(events))))
+            runs.append(reader.read(events[start : start + _RUN]))
         read = min(len(runs) * _RUN, len(events))
-        return reader.join(runs), len(events) - read
+        raw = _join(runs)
+        raw.load = partial(_load, result, reader, raw, read)
+        return raw, len(events) - read
+
+
+def _load(result: Any, reader: _Reader, raw: RawEvents, count: int, column: str, rows: Ints | None) -> Any:
+    """One more column of rows that were read before, all of them or some."""
+    with collector_paused():
+        events = result.events()
+        run = events[:count] if rows is None else [events[row] for row in rows.tolist()]
+        if column in LATER_INTS:
+            return reader.ints(run, *_LATER_METHODS[column])
+        texts = reader.texts(run, column)
+    encoded = None if texts is None else TextColumn.encode(texts)
+    return _script_stacks(encoded, raw) if column == "script_stacks" else encoded
+
+
+_LATER_METHODS = {
+    "own_id": ("correlation_id", 0),
+    "scope": ("scope", 0),
+    "sequence_number": ("sequence_nr", -1),
+    "forward_thread": ("fwd_thread_id", 0),
+}
 
 
 class _Reader:
-    def __init__(self, events: Sequence[Any], contents: Contents, trace_start_ns: int) -> None:
-        self.events = events
+    def __init__(self, kind: Any, contents: Contents, trace_start_ns: int) -> None:
+        self.kind = kind
         self.contents = contents
         self.trace_start_ns = trace_start_ns
-        self.kind: Any = type(events[0]) if len(events) else object
 
-    def read(self, low: int, high: int) -> dict[str, Any]:
-        """Columns of one run of events, as arrays and lists."""
-        run = self.events[low:high]
-        contents = self.contents
-
-        def ints(method: str, missing: int = 0) -> Ints:
-            read = getattr(self.kind, method, None)
-            if read is None:
-                return np.full(len(run), missing, dtype=np.int64)
+    def ints(self, run: Sequence[Any], method: str, missing: int = 0) -> Ints:
+        """Values of a method that gives integers; those of 64 bits without a sign wrap around."""
+        read = getattr(self.kind, method, None)
+        if read is None:
+            return np.full(len(run), missing, dtype=np.int64)
+        try:
             return np.fromiter(map(read, run), dtype=np.int64, count=len(run))
+        except OverflowError:
+            # Kineto's thread that it does not know is 2**64 - 1.
+            wrapped = (((int(value) + 2**63) % 2**64) - 2**63 for value in map(read, run))
+            return np.fromiter(wrapped, dtype=np.int64, count=len(run))
 
+    def texts(self, run: Sequence[Any], column: str) -> list[str] | None:
+        """Values of a text column; None where the recording has none."""
+        if column == "shapes" and self.contents.shapes:
+            read = getattr(self.kind, "structured_input_shapes", None) or self.kind.shapes
+            return list(map(str, map(read, run)))
+        if column == "overloads" and hasattr(self.kind, "overload_name"):
+            return list(map(self.kind.overload_name, run))
+        if column == "script_stacks" and self.contents.python:
+            return ["\n".join(stack) for stack in map(self.kind.stack, run)]
+        return None
+
+    def read(self, run: Sequence[Any]) -> dict[str, Any]:
+        """Columns of one run of events, as arrays and lists."""
+        contents = self.contents
+        nothing = np.zeros(len(run), dtype=np.int64)
         names = _names(self.kind.name, run)
         memory = np.fromiter((name in (MEMORY_EVENT, OUT_OF_MEMORY_EVENT) for name in names), dtype=bool, count=len(run))
-        start = ints("start_ns") - self.trace_start_ns
-        thread, end_thread = ints("start_thread_id"), ints("end_thread_id")
-        linked = ints("linked_correlation_id") if contents.device else np.zeros(len(run), dtype=np.int64)
-        own = ints("correlation_id")
-        device_type = self._device_types(run, memory)
+        start = self.ints(run, "start_ns") - self.trace_start_ns
+        thread = self.ints(run, "start_thread_id")
         columns: dict[str, Any] = {
             "names": names,
             "start_ns": start,
-            "end_ns": start + ints("duration_ns"),
+            "end_ns": start + self.ints(run, "duration_ns"),
             "thread": thread,
-            "device_type": device_type,
-            "device": ints("device_index") if contents.device else np.zeros(len(run), dtype=np.int64),
-            "own_id": own,
-            "linked_id": linked,
-            "is_async": ints("is_async").astype(bool) | (thread != end_thread),
-            "is_annotation": ints("is_user_annotation").astype(bool),
-            "is_hidden": ints("is_hidden_event").astype(bool),
+            "device_type": self._device_types(run, memory),
+            "device": self.ints(run, "device_index") if contents.device else nothing,
+            "linked_id": self.ints(run, "linked_correlation_id") if contents.device else nothing,
+            "is_async": self.ints(run, "is_async").astype(bool) | (thread != self.ints(run, "end_thread_id")),
+            "is_annotation": self.ints(run, "is_user_annotation").astype(bool),
+            "is_hidden": self.ints(run, "is_hidden_event").astype(bool),
             "is_overhead": self._overhead(run),
             "bytes": self._bytes(run, memory),
-            "scope": ints("scope"),
-            "sequence_number": ints("sequence_nr", -1),
-            "forward_thread": ints("fwd_thread_id"),
         }
         columns["is_python"] = self._python(run, columns, memory)
-        if contents.python:
-            columns["script_stacks"] = ["\n".join(stack) for stack in map(self.kind.stack, run)]
-        if contents.shapes:
-            read = getattr(self.kind, "structured_input_shapes", None) or self.kind.shapes
-            columns["shapes"] = list(map(str, map(read, run)))
-        if contents.overloads and hasattr(self.kind, "overload_name"):
-            columns["overloads"] = list(map(self.kind.overload_name, run))
         if contents.flops:
-            columns["flops"] = ints("flops")
-            columns["formula_flops"] = self._formula_flops(run, names, columns.get("shapes"))
+            columns["flops"] = self.ints(run, "flops")
+            columns["formula_flops"] = self._formula_flops(run, names, self.texts(run, "shapes"))
         if contents.fallback is not None:
             read = getattr(self.kind, f"{contents.fallback}_elapsed_us")
             columns["fallback_device_us"] = np.fromiter(map(read, run), dtype=np.float64, count=len(run))
@@ -161,7 +187,7 @@ class _Reader:
         if read is not None:
             return np.fromiter(map(read, run), dtype=bool, count=len(run))
         # Older torch does not say; a Python call is a host event without any number of its own.
-        return (columns["own_id"] == 0) & (columns["linked_id"] == 0) & (columns["device_type"] == CPU) & ~memory
+        return (self.ints(run, "correlation_id") == 0) & (columns["linked_id"] == 0) & (columns["device_type"] == CPU) & ~memory
 
     def _formula_flops(self, run: Sequence[Any], names: list[str], shapes: list[str] | None) -> Ints:
         """FLOPs by formula, -1 where no formula applies."""
@@ -179,35 +205,33 @@ class _Reader:
         counted[rows] = [answer[key] for key in keys]
         return counted
 
-    def join(self, runs: list[dict[str, Any]]) -> RawEvents:
-        """The runs put together."""
-        if not runs:
-            runs = [self.read(0, 0)] if len(self.events) else [_no_columns()]
-        columns: dict[str, Any] = {}
-        for name in list(runs[0]):
-            parts = [run.pop(name) for run in runs]
-            if isinstance(parts[0], list):
-                columns[name] = TextColumn.encode([text for part in parts for text in part])
-            else:
-                columns[name] = np.concatenate(parts)
-        names = columns.pop("names")
-        columns["script_stacks"] = _script_stacks(columns.get("script_stacks"), names, columns["is_python"])
-        return RawEvents(names=names.values, name=names.codes, **columns)
+
+def _join(runs: list[dict[str, Any]]) -> RawEvents:
+    """The runs put together."""
+    runs = runs or [_no_columns()]
+    columns: dict[str, Any] = {}
+    for name in list(runs[0]):
+        parts = [run.pop(name) for run in runs]
+        if name == "names":
+            columns[name] = TextColumn.encode([text for part in parts for text in part])
+        else:
+            columns[name] = np.concatenate(parts)
+    names = columns.pop("names")
+    return RawEvents(names=names.values, name=names.codes, **columns)
 
 
-def _script_stacks(stacks: TextColumn | None, names: TextColumn, is_python: Bools) -> TextColumn | None:
+def _script_stacks(stacks: TextColumn | None, raw: RawEvents) -> TextColumn | None:
     """The stacks that do not merely repeat the Python rows, which torch does with the private option ``verbose``."""
     if stacks is None or stacks.values in ([], [""]):
         return None
-    known = {names.values[code] for code in np.unique(names.codes[is_python]).tolist()}
+    known = {raw.names[code] for code in np.unique(raw.name[raw.is_python]).tolist()}
     values = ["" if text.split("\n", 1)[0] in known else text for text in stacks.values]
     merged = TextColumn.encode(values)
     return None if merged.values == [""] else TextColumn(merged.values, merged.codes[stacks.codes])
 
 
 def _no_columns() -> dict[str, Any]:
-    whole = ("start_ns", "end_ns", "thread", "device_type", "device", "own_id", "linked_id", "bytes", "scope",
-             "sequence_number", "forward_thread")  # fmt: skip
+    whole = ("start_ns", "end_ns", "thread", "device_type", "device", "linked_id", "bytes")
     flags = ("is_async", "is_annotation", "is_hidden", "is_overhead", "is_python")
     columns: dict[str, Any] = {name: np.zeros(0, dtype=np.int64) for name in whole}
     columns.update({name: np.zeros(0, dtype=bool) for name in flags})
