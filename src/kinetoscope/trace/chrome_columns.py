@@ -6,7 +6,7 @@ import zlib
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from itertools import chain, repeat
-from operator import attrgetter
+from operator import attrgetter, eq, is_not
 from typing import Any
 
 import msgspec
@@ -120,9 +120,13 @@ class Ids:
 
     def column(self, values: Sequence[Any]) -> pl.Series:
         """Numbers of many ids."""
-        for value in set(values):
+        distinct = set(values)
+        for value in distinct:
             self.number(value)
-        return pl.Series(list(map(self._known.__getitem__, values)), dtype=pl.Int64)
+        numbers = map(self._known.__getitem__, values)
+        if None in distinct:
+            return pl.Series(list(numbers), dtype=pl.Int64)
+        return pl.Series(np.fromiter(numbers, dtype=np.int64, count=len(values)))
 
     def _new(self, value: Any) -> int:
         if isinstance(value, float) and value.is_integer():
@@ -189,10 +193,10 @@ class Builder:
         extras: dict[int, dict[str, bytes]] = {}
         _add_members(extras, "bp", bindings, phases, "f", _BINDING)
         _add_members(extras, "s", scopes, phases, "i", _SCOPE)
-        for row in [row for row, event in enumerate(events) if type(event) is not Event]:
-            others = events[row].others  # type: ignore[attr-defined]
-            if others:
-                extras.setdefault(row, {}).update({key: bytes(raw) for key, raw in others.items()})
+        if set(map(type, events)) != {Event}:
+            for row, event in enumerate(events):
+                if isinstance(event, RareEvent) and event.others:
+                    extras.setdefault(row, {}).update({key: bytes(raw) for key, raw in event.others.items()})
         columns: dict[str, pl.Series] = {
             "start_ns": pl.Series(start),
             "process": self.ids.column(pids),
@@ -209,7 +213,7 @@ class Builder:
     def _durations(self, durations: Sequence[Raw], phases: Sequence[str], extras: dict[int, dict[str, bytes]],
                    issues: Counter[str]) -> pl.Series:  # fmt: skip
         length, has_length = chrome_values.nanoseconds(durations)
-        slices = np.fromiter(map("X".__eq__, phases), dtype=bool, count=len(phases))
+        slices = np.fromiter(map(eq, phases, repeat("X")), dtype=bool, count=len(phases))
         odd = has_length & slices & ((length < 0) | (length > LONGEST_NS))
         negative = int((odd & (length < 0)).sum())
         absurd = int(odd.sum()) - negative
@@ -222,8 +226,7 @@ class Builder:
         issues["slices with a negative duration"] += negative
         issues["slices with an absurd duration"] += absurd
         # What is no length stays readable in the arguments, and out of every sum.
-        absent = np.fromiter((raw is ABSENT for raw in durations), dtype=bool, count=len(durations))
-        for row in np.flatnonzero((odd | ~slices | ~has_length) & ~absent).tolist():
+        for row in np.flatnonzero((odd | ~slices | ~has_length) & _present(durations)).tolist():
             text = bytes(durations[row])
             if text:
                 extras.setdefault(row, {})["dur"] = text
@@ -232,7 +235,7 @@ class Builder:
 
     def _flow_ids(self, flow_ids: Sequence[Raw], phases: Sequence[str], extras: dict[int, dict[str, bytes]]) -> pl.Series:
         height = len(phases)
-        rows = [row for row, raw in enumerate(flow_ids) if raw is not ABSENT]
+        rows = np.flatnonzero(_present(flow_ids)).tolist()
         if not rows:
             return pl.repeat(None, height, dtype=pl.Int64, eager=True)
         column, odd = chrome_values.integers(chrome_values.texts([flow_ids[row] for row in rows]))
@@ -276,7 +279,7 @@ class Builder:
             known = arguments_of(category_names[category[rows[0]]])
             if phases[rows[0]] == "E":
                 known = {}
-            values = list(zip(*(filled[row].values() for row in rows.tolist()), strict=True))
+            values = list(zip(*map(dict.values, map(filled.__getitem__, rows.tolist())), strict=True))
             left: list[tuple[str, Sequence[Raw]]] = []
             taken: set[str] = set()
             for name, raws in zip(names, values, strict=True):
@@ -346,10 +349,14 @@ def _with_phase(events: list[Event], issues: Counter[str]) -> tuple[list[Event],
     return kept, [event.ph or "" for event in kept]
 
 
+def _present(raws: Sequence[Raw]) -> Bools:
+    return np.fromiter(map(is_not, raws, repeat(ABSENT)), dtype=bool, count=len(raws))
+
+
 def _add_members(extras: dict[int, dict[str, bytes]], key: str, raws: Sequence[Raw], phases: Sequence[str],
                  phase: str, default: bytes) -> None:  # fmt: skip
     """Keep members of a few events, except where they say the default."""
-    for row in [row for row, raw in enumerate(raws) if raw is not ABSENT]:
+    for row in np.flatnonzero(_present(raws)).tolist():
         text = bytes(raws[row])
         if text != default or phases[row] != phase:
             extras.setdefault(row, {})[key] = text
