@@ -228,6 +228,13 @@ def test_arguments_of_unexpected_types_stay_as_they_are() -> None:
     assert trace.events["args"][1] == '{"external id":4}'
 
 
+def test_the_order_of_odd_arguments_depends_on_their_row_alone() -> None:
+    odd = {"Call stack": None, "External id": None}
+    alone = parse([slice_("a", 1, 1, args=odd)]).events["args"].to_list()
+    after = parse([slice_("b", 1, 1, args={"External id": 1, "Call stack": "x"}), slice_("a", 1, 1, args=odd)]).events["args"]
+    assert after.to_list() == [None, *alone]
+
+
 @pytest.mark.parametrize("text", ["[]", '{"traceEvents": []}', '{"schemaVersion": 1}', '{"traceEvents": null}'])
 def test_traces_without_events(text: str) -> None:
     with pytest.warns(UserWarning, match="1 no events"):

@@ -449,11 +449,11 @@ def _with_extras(text: str | None, extras: dict[str, bytes]) -> str:
                 members = {MEMBERS: earlier}
         text = msgspec.json.encode(arguments).decode()
     parts: list[str] = [text[1:-1]] if text and text != "{}" else []
-    for key, raw in extras.items():
-        if key.startswith(_ARGUMENT) or key == ORIGINAL_CATEGORY:
-            parts.append(f"{_json(key.removeprefix(_ARGUMENT))}:{raw.decode()}")
-        else:
-            members[key] = raw
+    # In an order of its own, so that it does not depend on other rows and is the same when read again.
+    odd = sorted(key for key in extras if key.startswith(_ARGUMENT))
+    for key in ([ORIGINAL_CATEGORY] if ORIGINAL_CATEGORY in extras else []) + odd:
+        parts.append(f"{_json(key.removeprefix(_ARGUMENT))}:{extras[key].decode()}")
+    members.update({key: raw for key, raw in extras.items() if key != ORIGINAL_CATEGORY and not key.startswith(_ARGUMENT)})
     if members:
         ordered = sorted(members, key=lambda key: BESIDE.get(key, -1))
         inner = ",".join(f"{_json(key)}:{bytes(members[key]).decode()}" for key in ordered)
