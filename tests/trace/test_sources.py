@@ -9,7 +9,6 @@ import subprocess
 import sys
 import tarfile
 import zipfile
-from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,6 +16,7 @@ import pytest
 
 from kinetoscope.trace import formats, sources
 from kinetoscope.trace.errors import TraceError
+from kinetoscope.trace.issues import Issues
 from tests.trace.shared import parse, slice_
 
 TEXT = json.dumps({"schemaVersion": 1, "traceEvents": [slice_("found", 1, 1)]}).encode()
@@ -111,7 +111,7 @@ def test_what_inflates_beyond_measure_is_refused(tmp_path: Path, monkeypatch: py
 def test_no_more_than_a_block_is_inflated_at_a_time(tmp_path: Path) -> None:
     path = tmp_path / "t.gz"
     path.write_bytes(gzip.compress(b" " * (8 << 20)))
-    blocks = list(sources.text_blocks(path, Counter()))
+    blocks = list(sources.text_blocks(path, Issues()))
     assert sum(map(len, blocks)) == 8 << 20
     assert max(map(len, blocks)) <= sources.BLOCK_BYTES
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import zlib
-from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import chain, repeat
 from operator import attrgetter, eq, is_not
 from typing import Any
@@ -26,6 +25,7 @@ from kinetoscope.trace.chrome_names import (
 )
 from kinetoscope.trace.chrome_values import Bools, Ints, Numbering
 from kinetoscope.trace.devices import DEVICE_NAMES
+from kinetoscope.trace.issues import Issues
 
 Raw = msgspec.Raw
 Id = int | str | float | None
@@ -149,7 +149,7 @@ class Builder:
     def __init__(self) -> None:
         """Begin with no piece."""
         self.ids = Ids()
-        self.issues: Counter[str] = Counter()
+        self.issues = Issues()
         self.metadata_events: list[Event] = []
         self.pieces: list[dict[str, pl.Series]] = []
         self._texts = {name: Numbering() for name in ("phase", "name", "category")}
@@ -163,7 +163,7 @@ class Builder:
         """
         if not events:
             return
-        issues: Counter[str] = Counter()
+        issues = Issues()
         metadata: list[Event] = []
         if "M" in map(_phase, events):
             metadata = [event for event in events if event.ph == "M"]
@@ -173,15 +173,15 @@ class Builder:
             if kept is not None:
                 self.pieces.append(kept)
         self.metadata_events += metadata
-        self.issues += issues
+        self.issues.take(issues)
 
-    def _piece(self, events: list[Event], issues: Counter[str]) -> dict[str, pl.Series] | None:
+    def _piece(self, events: list[Event], issues: Issues) -> dict[str, pl.Series] | None:
         phases: list[Any] = list(map(_phase, events))
         if None in phases or "" in phases:
             events, phases = _with_phase(events, issues)
         start, has_start = chrome_values.nanoseconds([event.ts for event in events])
         if not has_start.all():
-            issues["events without a time"] += int((~has_start).sum())
+            issues.found("events without a time", int((~has_start).sum()), self._place(events, ~has_start))
             kept = np.flatnonzero(has_start).tolist()
             events, phases, start = [events[row] for row in kept], [phases[row] for row in kept], start[kept]
         if not events:
@@ -202,7 +202,7 @@ class Builder:
             "process": self.ids.column(pids),
             "thread": self.ids.column(tids),
         }
-        columns["duration_ns"] = self._durations(durations, phases, extras, issues)
+        columns["duration_ns"] = self._durations(events, durations, phases, extras, issues)
         columns["flow_id"] = self._flow_ids(flow_ids, phases, extras)
         todays = self._todays(categories, extras)
         for column, values in (("phase", phases), ("name", names), ("category", todays)):
@@ -210,21 +210,30 @@ class Builder:
         columns.update(self._arguments(arguments, columns["category"].to_numpy(), phases, extras, height))
         return columns
 
-    def _durations(self, durations: Sequence[Raw], phases: Sequence[str], extras: dict[int, dict[str, bytes]],
-                   issues: Counter[str]) -> pl.Series:  # fmt: skip
+    @staticmethod
+    def _place(events: list[Event], rows: Bools) -> Callable[[], str]:
+        """Say which event is the first of ``rows``."""
+
+        def place() -> str:
+            event = events[int(rows.argmax())]
+            return f"{event.name!r} at {bytes(event.ts).decode('utf-8', 'replace')[:40] or 'no time'} us"
+
+        return place
+
+    def _durations(self, events: list[Event], durations: Sequence[Raw], phases: Sequence[str], extras: dict[int, dict[str, bytes]],
+                   issues: Issues) -> pl.Series:  # fmt: skip
         length, has_length = chrome_values.nanoseconds(durations)
         slices = np.fromiter(map(eq, phases, repeat("X")), dtype=bool, count=len(phases))
-        odd = has_length & slices & ((length < 0) | (length > LONGEST_NS))
-        negative = int((odd & (length < 0)).sum())
-        absurd = int(odd.sum()) - negative
+        negative, absurd, missing = slices & (length < 0), slices & (length > LONGEST_NS), np.zeros(len(phases), dtype=bool)
         for row in np.flatnonzero(slices & ~has_length).tolist():
             # A number that does not fit 64 bits of nanoseconds, or none.
             text = bytes(durations[row])
-            negative += text[:1] == b"-"
-            absurd += text[:1].isdigit()
-            issues["slices without a duration"] += not text[:1].isdigit() and text[:1] != b"-"
-        issues["slices with a negative duration"] += negative
-        issues["slices with an absurd duration"] += absurd
+            of_its_kind = negative if text[:1] == b"-" else absurd if text[:1].isdigit() else missing
+            of_its_kind[row] = True
+        odd = negative | absurd
+        for kind, rows in (("a negative", negative), ("an absurd", absurd)):
+            issues.found(f"slices with {kind} duration", int(rows.sum()), self._place(events, rows))
+        issues.found("slices without a duration", int(missing.sum()), self._place(events, missing))
         # What is no length stays readable in the arguments, and out of every sum.
         for row in np.flatnonzero((odd | ~slices | ~has_length) & _present(durations)).tolist():
             text = bytes(durations[row])
@@ -339,13 +348,13 @@ class Builder:
         return column.cast(dtype)
 
 
-def _with_phase(events: list[Event], issues: Counter[str]) -> tuple[list[Event], list[str]]:
+def _with_phase(events: list[Event], issues: Issues) -> tuple[list[Event], list[str]]:
     """The events that say, or let tell, of what kind they are: some writers leave the letter out of slices."""
     for event in events:
         if not event.ph and event.name is not None and event.dur is not ABSENT:
             event.ph = "X"
     kept = [event for event in events if event.ph]
-    issues["events without a phase"] += len(events) - len(kept)
+    issues.found("events without a phase", len(events) - len(kept))
     return kept, [event.ph or "" for event in kept]
 
 

@@ -9,6 +9,7 @@ import msgspec
 
 from kinetoscope.trace.chrome_columns import Event, Ids
 from kinetoscope.trace.chrome_names import OPTIONS, OWN_MEMBER
+from kinetoscope.trace.issues import Issues
 from kinetoscope.trace.metadata import Metadata, ProcessInfo, ThreadInfo
 
 # What Kineto itself writes; other members were added by the recorded program.
@@ -35,7 +36,7 @@ class OwnMember(msgspec.Struct, omit_defaults=True):
     """The arrows in the file follow from the table and are no rows of it."""
 
 
-def decode_members(members: Mapping[str, msgspec.Raw], issues: dict[str, int]) -> tuple[Metadata, OwnMember]:
+def decode_members(members: Mapping[str, msgspec.Raw], issues: Issues) -> tuple[Metadata, OwnMember]:
     """Metadata from the top-level members of a file."""
     values: dict[str, Any] = {}
     for key, raw in members.items():
@@ -43,14 +44,14 @@ def decode_members(members: Mapping[str, msgspec.Raw], issues: dict[str, int]) -
             values[key] = msgspec.json.decode(raw)
         except (msgspec.DecodeError, RecursionError):
             values[key] = bytes(raw).decode("utf-8", "replace")
-            issues["unreadable metadata"] = issues.get("unreadable metadata", 0) + 1
+            issues.found("unreadable metadata", place=f"member {key!r}")
     metadata = Metadata()
     own = OwnMember()
     if isinstance(values.get(OWN_MEMBER), dict):
         try:
             own = msgspec.convert(values.pop(OWN_MEMBER), OwnMember)
         except msgspec.ValidationError:
-            issues["unreadable metadata"] = issues.get("unreadable metadata", 0) + 1
+            issues.found("unreadable metadata", place=f"member {OWN_MEMBER!r}")
     base = values.get("baseTimeNanoseconds")
     if isinstance(base, int) and not isinstance(base, bool) and -(2**62) < base < 2**62:
         metadata.base_time_ns = base

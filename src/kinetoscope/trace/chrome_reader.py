@@ -6,7 +6,6 @@ import gc
 import os
 import re
 import warnings
-from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from itertools import islice
@@ -20,6 +19,7 @@ from kinetoscope.trace import chrome_metadata, sources
 from kinetoscope.trace.chrome_columns import Builder, Event, finish, from_members
 from kinetoscope.trace.chrome_repair import repair_object
 from kinetoscope.trace.errors import TraceError
+from kinetoscope.trace.issues import Issues
 from kinetoscope.trace.nesting import nest
 from kinetoscope.trace.trace import Trace
 
@@ -57,18 +57,18 @@ def read_chrome(path: str | os.PathLike[str]) -> Trace:
         TraceError: the file holds no trace; the message says what it looks like.
     """
     name = os.fspath(path)
-    issues: Counter[str] = Counter()
+    issues = Issues()
     return _read(sources.text_blocks(name, issues), name, issues)
 
 
-def read_blocks(blocks: Iterable[bytes], name: str, issues: Counter[str] | None = None) -> Trace:
+def read_blocks(blocks: Iterable[bytes], name: str, issues: Issues | None = None) -> Trace:
     """Read a trace from the blocks of its text. See :func:`read_chrome`."""
-    return _read(blocks, name, Counter() if issues is None else issues)
+    return _read(blocks, name, Issues() if issues is None else issues)
 
 
 def parse_chrome(text: bytes, name: str) -> Trace:
     """Read a trace from the text of its file; ``name`` stands in messages. See :func:`read_chrome`."""
-    return _read(iter([text]), name, Counter())
+    return _read(iter([text]), name, Issues())
 
 
 @contextmanager
@@ -83,11 +83,11 @@ def _collector_paused() -> Iterator[None]:
             gc.enable()
 
 
-def _read(blocks: Iterable[bytes], name: str, issues: Counter[str]) -> Trace:
+def _read(blocks: Iterable[bytes], name: str, issues: Issues) -> Trace:
     with _collector_paused():
         file = _File(iter(blocks), name)
         file.read()
-        issues += file.builder.issues
+        issues.take(file.issues)
         trace = _trace(file, issues)
     if trace.issues:
         listed = ", ".join(f"{count:,} {kind}" for kind, count in sorted(trace.issues.items()))
@@ -95,7 +95,7 @@ def _read(blocks: Iterable[bytes], name: str, issues: Counter[str]) -> Trace:
     return trace
 
 
-def _trace(file: _File, issues: Counter[str]) -> Trace:
+def _trace(file: _File, issues: Issues) -> Trace:
     builder = file.builder
     metadata, own = chrome_metadata.decode_members(file.members, issues)
     chrome_metadata.names(builder.metadata_events, builder.ids, metadata)
@@ -112,8 +112,8 @@ def _trace(file: _File, issues: Counter[str]) -> Trace:
         steps = frame["name"].filter(frame["name"].str.starts_with("ProfilerStep#").fill_null(False)).str.slice(13).unique()
         metadata.steps = sorted({int(step) for step in steps.to_list() if step.isascii() and step.isdigit() and len(step) < 18})
     if not frame.height:
-        issues["no events"] += 1
-    return Trace(frame, metadata, {kind: count for kind, count in issues.items() if count})
+        issues.found("no events")
+    return Trace(frame, metadata, dict(issues))
 
 
 def _device_type(frame: pl.DataFrame, use_device: Any) -> str:
@@ -158,7 +158,7 @@ def _lanes(process: pl.Series, thread: pl.Series) -> np.ndarray[Any, np.dtype[np
     return lanes
 
 
-def _join_halves(frame: pl.DataFrame, issues: Counter[str]) -> pl.DataFrame:
+def _join_halves(frame: pl.DataFrame, issues: Issues) -> pl.DataFrame:
     """Make slices of begin and end events (``B``, ``E``), innermost first on each thread, as Chrome pairs them."""
     halves = frame.filter(pl.col("phase").is_in(["B", "E"])).sort("process", "thread", "start_ns", maintain_order=True)
     open_slices: list[tuple[int, int, str | None]] = []
@@ -180,7 +180,7 @@ def _join_halves(frame: pl.DataFrame, issues: Counter[str]) -> pl.DataFrame:
             if args:
                 arguments[first] = _joined(begin_args, args)
     lonely = halves.height - 2 * len(durations)
-    issues["begins without an end, ends without a begin"] += lonely
+    issues.found("begins without an end, ends without a begin", lonely)
     rows = frame["id"].to_list()
     frame = frame.with_columns(
         phase=pl.when(pl.col("id").is_in(list(durations))).then(pl.lit("X")).otherwise("phase"),
@@ -206,7 +206,7 @@ class _File:
         self.at_end = False
 
     @property
-    def issues(self) -> Counter[str]:
+    def issues(self) -> Issues:
         return self.builder.issues
 
     def _more(self, text: bytes, wanted: int) -> bytes:
@@ -280,7 +280,7 @@ class _File:
         if repaired is not None:
             try:
                 self.members.update(_OBJECT.decode(repaired.text))
-                self.issues.update(repaired.changes)
+                self.issues.take(repaired.changes, "the members of the file")
                 return
             except (msgspec.DecodeError, RecursionError):
                 pass
@@ -293,19 +293,19 @@ class _File:
                 self.members[match.group(1)] = Raw(msgspec.json.encode(msgspec.json.decode(match.group(2))))
             except msgspec.DecodeError:
                 continue
-        self.issues["unreadable metadata"] += 1
+        self.issues.found("unreadable metadata", place="the members of the file")
 
     def _utf8(self, text: bytes) -> str:
         readable = text.decode("utf-8", "replace")
         added = readable.count("\ufffd") - text.count("\ufffd".encode())
-        self.issues["invalid UTF-8"] += added
+        self.issues.found("invalid UTF-8", added, lambda: f"near {_around(readable)!r}")
         return readable
 
     def _after(self, text: bytes) -> None:
         """Take the members after the events: ``, "key": value }``."""
         text = text.lstrip()
         if not text.strip(b"\x00 \t\r\n"):
-            self.issues["truncated"] += 1
+            self.issues.found("truncated", place=lambda: f"after {_shown(text[-60:].strip())}")
             return
         body = text.lstrip(b",").lstrip()
         if body[:1] == b"}":
@@ -333,7 +333,7 @@ class _File:
             text = text[place:]
         if end is None:
             # The list never ends.
-            self.issues["truncated"] += 1
+            self.issues.found("truncated", place=lambda: f"after {_shown(text[-60:].strip())}")
             return
         if in_object:
             self._after(self._more(text[end:], 1 << 40))
@@ -400,7 +400,7 @@ class _File:
                 try:
                     events.append(from_members(_OBJECT.decode(raw)))
                 except msgspec.ValidationError:
-                    self.issues["values that are no events"] += 1
+                    self.issues.found("values that are no events", place=_shown(bytes(raw)))
             return events
 
     def _repaired(self, text: bytes, is_last: bool) -> int | None:
@@ -416,7 +416,8 @@ class _File:
                 continue
             between = readable[place:start].strip()
             if between not in ("", ",") or (between == "" and events):
-                self.issues["missing commas" if between == "" else "unreadable events"] += 1
+                kind = "missing commas" if between == "" else "unreadable events"
+                self.issues.found(kind, place=f"before {readable[start : start + 60]!r}")
             next_start = starts[number + 1] if number + 1 < len(starts) else len(readable)
             event, stop = self._event(readable, start, next_start)
             for further in (2, 3, 5, 9):
@@ -431,11 +432,11 @@ class _File:
                 events.append(event)
             elif is_last and next_start == len(readable):
                 # Cut off in the middle: the list's end was not reached.
-                self.issues["unreadable events"] += 1
+                self.issues.found("unreadable events", place=repr(readable[start : start + 60]))
                 place = len(readable)
                 break
             else:
-                self.issues["unreadable events"] += 1
+                self.issues.found("unreadable events", place=repr(readable[start : start + 60]))
             place = stop
             after = readable[place : place + 4096].lstrip()
             if after[:1] == "]" and (is_last or not after[1:].lstrip(" \r\n\t").startswith(("{", ",{"))):
@@ -462,7 +463,7 @@ class _File:
             event = self._one(repaired.text)
         except (msgspec.DecodeError, RecursionError):
             return None, stop
-        self.issues.update(repaired.changes)
+        self.issues.take(repaired.changes, repr(span[:100]))
         return event, start + repaired.end
 
     def _one(self, text: str) -> Event:
@@ -554,6 +555,11 @@ def _event_starts(text: str) -> list[int]:
         if place < 0 or text[place] != ":":
             starts.append(match.start())
     return starts
+
+
+def _around(text: str) -> str:
+    place = text.find("\ufffd")
+    return text[max(0, place - 30) : place + 30]
 
 
 def _shown(text: bytes) -> str:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections import Counter
 from itertools import chain
 from pathlib import Path
 from tempfile import NamedTemporaryFile
 from typing import TYPE_CHECKING
 
 from kinetoscope.trace import chrome_reader, chrome_writer, parquet, sources
+from kinetoscope.trace.issues import Issues
 
 if TYPE_CHECKING:
     from kinetoscope.trace.trace import Trace
@@ -27,7 +27,7 @@ def read(path: str | os.PathLike[str]) -> Trace:
 
     name = os.fspath(path)
     if name == "-" or sources.is_url(name):
-        issues: Counter[str] = Counter()
+        issues = Issues()
         blocks = sources.text_blocks(name, issues)
         first = next(blocks, b"")
         if not first.startswith(PARQUET_MAGIC):

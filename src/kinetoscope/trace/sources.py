@@ -7,7 +7,6 @@ import os
 import sys
 import tarfile
 import zipfile
-from collections import Counter
 from collections.abc import Iterator
 from contextlib import closing
 from typing import Any, BinaryIO
@@ -15,6 +14,7 @@ from typing import Any, BinaryIO
 from isal import isal_zlib
 
 from kinetoscope.trace.errors import TraceError
+from kinetoscope.trace.issues import Issues
 
 BLOCK_BYTES = 1 << 20
 
@@ -36,7 +36,7 @@ MEMBER_SEPARATOR = "::"
 _TRACE_SUFFIXES = (".json", ".json.gz", ".json.zst", ".trace", ".trace.gz")
 
 
-def text_blocks(path: str | os.PathLike[str], issues: Counter[str]) -> Iterator[bytes]:
+def text_blocks(path: str | os.PathLike[str], issues: Issues) -> Iterator[bytes]:
     """Yield the decompressed content of a file in blocks.
 
     Args:
@@ -139,7 +139,7 @@ class _Blocks(io.RawIOBase):
         return count
 
 
-def _content(source: _Counted, name: str, member: str | None, issues: Counter[str], depth: int = 0) -> Iterator[bytes]:
+def _content(source: _Counted, name: str, member: str | None, issues: Issues, depth: int = 0) -> Iterator[bytes]:
     """The text in a source: unpacked as often as it is packed, three times at most."""
     start = source.peek(512)
     if depth > 3:
@@ -175,7 +175,7 @@ def _bounded(blocks: Iterator[bytes], source: _Counted, name: str) -> Iterator[b
         yield block
 
 
-def _inflated(source: _Counted, issues: Counter[str]) -> Iterator[bytes]:
+def _inflated(source: _Counted, issues: Issues) -> Iterator[bytes]:
     is_whole = True
     stream = isal_zlib.decompressobj(wbits=31)
     while compressed := source.read(_INFLATED_BYTES):
@@ -184,7 +184,7 @@ def _inflated(source: _Counted, issues: Counter[str]) -> Iterator[bytes]:
             try:
                 block = stream.decompress(compressed, _INFLATED_BYTES)
             except isal_zlib.error:  # type: ignore[misc]
-                issues["damaged gzip"] += 1
+                issues.found("damaged gzip")
                 return
             if block:
                 yield block
@@ -198,13 +198,13 @@ def _inflated(source: _Counted, issues: Counter[str]) -> Iterator[bytes]:
             stream = isal_zlib.decompressobj(wbits=31)
             if compressed and not compressed.startswith(GZIP_MAGIC[: len(compressed)]):
                 if compressed.strip(b"\x00"):
-                    issues["bytes after the gzip"] += 1
+                    issues.found("bytes after the gzip")
                 return
     if not is_whole:
-        issues["truncated gzip"] += 1
+        issues.found("truncated gzip")
 
 
-def _unpacked_zstd(source: _Counted, name: str, issues: Counter[str]) -> Iterator[bytes]:
+def _unpacked_zstd(source: _Counted, name: str, issues: Issues) -> Iterator[bytes]:
     try:
         import zstandard
     except ImportError as error:
@@ -215,14 +215,14 @@ def _unpacked_zstd(source: _Counted, name: str, issues: Counter[str]) -> Iterato
             try:
                 block = reader.read(BLOCK_BYTES)
             except zstandard.ZstdError:
-                issues["damaged zstd"] += 1
+                issues.found("damaged zstd")
                 return
             if not block:
                 return
             yield block
 
 
-def _zip_member(source: _Counted, name: str, member: str | None, issues: Counter[str]) -> Iterator[bytes]:
+def _zip_member(source: _Counted, name: str, member: str | None, issues: Issues) -> Iterator[bytes]:
     # The list of members stands at the end: what cannot be searched is read whole.
     seekable: BinaryIO
     if source.bytes <= 512 and getattr(source.handle, "seekable", bool)():
@@ -239,7 +239,7 @@ def _zip_member(source: _Counted, name: str, member: str | None, issues: Counter
                     yield block
     except (zipfile.BadZipFile, RuntimeError, NotImplementedError, EOFError) as error:
         if isinstance(error, zipfile.BadZipFile) and "CRC" in str(error):
-            issues["damaged zip"] += 1
+            issues.found("damaged zip")
             return
         raise TraceError(f"{name} is a zip archive that cannot be read: {error}") from error
 
