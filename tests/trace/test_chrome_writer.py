@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
 
 from kinetoscope.trace.chrome_reader import parse_chrome, read_chrome
+from kinetoscope.trace.deflated import Deflated
 from kinetoscope.trace.chrome_writer import chrome_blocks, write_chrome, write_chrome_text
 from kinetoscope.trace.metadata import Metadata, ProcessInfo, ThreadInfo
 from kinetoscope.trace.trace import Trace
@@ -205,7 +206,7 @@ def test_gzip_and_plain_hold_the_same(tmp_path: Path) -> None:
 @pytest.mark.parametrize("suffix", [".json", ".json.gz"])
 def test_events_that_are_text_already(suffix: str, tmp_path: Path) -> None:
     events = ",\n".join(json.dumps(slice_(f"n{number}", number, 1)) for number in range(300_000))
-    write_chrome_text(Metadata(user={"k": "v"}), events.encode(), tmp_path / f"t{suffix}")
+    write_chrome_text(Metadata(user={"k": "v"}), Deflated(events.encode()), tmp_path / f"t{suffix}")
     trace = read_chrome(tmp_path / f"t{suffix}")
     assert trace.events["name"].to_list() == [f"n{number}" for number in range(300_000)]
     assert trace.metadata.user == {"k": "v"}

@@ -23,6 +23,7 @@ from kinetoscope.trace.chrome_names import (
     ON_MEMORY,
     Argument,
 )
+from kinetoscope.trace.deflated import Deflated, gzip_around
 from kinetoscope.trace.devices import DEVICE_NUMBERS
 from kinetoscope.trace.parquet import atomic_path
 
@@ -34,7 +35,6 @@ Raw = msgspec.Raw
 
 ROWS_AT_A_TIME = 65_536
 GZIP_LEVEL = 2
-_BLOCK = 1 << 24
 
 _THOUSANDTHS = pl.Series([f".{number:03}" for number in range(1000)])
 _OBJECTS = msgspec.json.Decoder(list[dict[str, Raw]])
@@ -56,7 +56,7 @@ def write_chrome(trace: Trace, path: str | os.PathLike[str]) -> None:
             out(block)
 
 
-def write_chrome_text(metadata: Metadata, events: bytes, path: str | os.PathLike[str]) -> None:
+def write_chrome_text(metadata: Metadata, events: Deflated, path: str | os.PathLike[str]) -> None:
     """Write events that are valid JSON already, joined by commas, under the given metadata; otherwise as `write_chrome`.
 
     Raises:
@@ -64,12 +64,10 @@ def write_chrome_text(metadata: Metadata, events: bytes, path: str | os.PathLike
     """
     target = Path(path)
     members = _encoded(chrome_metadata.encode_members(metadata, derived_flows=False))
-    with atomic_path(target) as partial, _opened(partial, compress=target.name.lower().endswith(".gz")) as out:
-        out(members[:-1] + b',"traceEvents":[\n')
-        view = memoryview(events)
-        for start in range(0, len(events), _BLOCK):
-            out(view[start : start + _BLOCK])
-        out(b"\n]}\n")
+    before, after = members[:-1] + b',"traceEvents":[\n', b"\n]}\n"
+    compress = target.name.lower().endswith(".gz")
+    with atomic_path(target) as partial, open(partial, "wb") as out:
+        out.writelines(gzip_around(before, events, after) if compress else (before, events.text, after))
 
 
 @contextmanager
