@@ -122,6 +122,32 @@ def test_events_that_a_member_only_speaks_of() -> None:
     assert trace.metadata.user["deep"] == {"traceEvents": [1]}
 
 
+def test_several_lists_of_events() -> None:
+    a, b, c = (json.dumps(slice_(name, number, 1)) for number, name in enumerate("abc"))
+    text = f'{{"traceEvents": [{a}], "x": 1, "traceEvents": [{b}, {c}], "traceEvents": [], "y": [2]}}'
+    trace = quietly(text)
+    assert names(trace) == ["a", "b", "c"]
+    assert trace.metadata.user == {"x": 1, "y": [2]}
+    assert trace.issues == {"further lists of events": 2}
+
+
+def test_thousands_of_lists_of_events() -> None:
+    more = ', "traceEvents": []' * 20_000
+    trace = quietly(f'{{"traceEvents": [{json.dumps(slice_("a", 1, 1))}]{more}}}')
+    assert names(trace) == ["a"]
+    assert trace.issues == {"further lists of events": 100}
+
+
+@pytest.mark.parametrize("whole", ["[%s]", '{"traceEvents": [%s]}', '{"traceEvents": [%s], "x": 1}'])
+@pytest.mark.parametrize("rest", [" x", "{}", ',"y"', "\n[1]", "]"])
+def test_text_after_the_end_is_not_dropped_silently(whole: str, rest: str) -> None:
+    text = whole.replace("%s", json.dumps(slice_("a", 1, 1)))
+    assert parse_chrome(text.encode() + b"\n\x00\x00", "test").issues == {}
+    trace = quietly(text + rest)
+    assert names(trace) == ["a"]
+    assert trace.issues == {"text after the end": 1}
+
+
 def test_truncated_anywhere() -> None:
     """Wherever a file was cut, the events before the cut come out, and the cut is counted."""
     text = kineto(BEFORE, kineto_event("middle", 4, '"a": [1, 2]'), AFTER).encode()

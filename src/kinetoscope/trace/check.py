@@ -37,6 +37,8 @@ _DONE: dict[str, str] = {
     "slices with a negative duration": "kept without one, out of every sum; the number stays in args",
     "slices with an absurd duration": "kept without one, out of every sum; the number stays in args",
     "begins without an end, ends without a begin": "kept as they are, no slice made of them",
+    "further lists of events": "read one after the other",
+    "text after the end": "not read",
     "truncated": "what stands before the cut was read",
     "truncated gzip": "what stands before the cut was read",
     "damaged gzip": "what stands before the damage was read",

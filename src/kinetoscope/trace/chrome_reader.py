@@ -43,6 +43,10 @@ _ANY_CUT = re.compile(rb"\}\s*,\s*(?=\{)")
 _EVENT_START = re.compile(r'\{\s*"(?:ph|cat|name|pid|tid|ts|dur|args|id|s|bp)"\s*:')
 _TRAILING = re.compile(r"trailing characters \(byte (\d+)\)")
 _PLACE = re.compile(r"\(byte (\d+)\)")
+# What may stand behind the end of a file: some disks leave zeros.
+_BLANK = b"\x00 \t\r\n"
+# A file has one list of events; more than this are not looked for.
+_MOST_LISTS = 100
 # Without these, an object with no events is no trace.
 _KINETO_MEMBERS = frozenset({"schemaVersion", "deviceProperties", "baseTimeNanoseconds", "distributedInfo", "displayTimeUnit", "traceName"})
 
@@ -231,7 +235,9 @@ class _File:
         text = self._more(b"", 4096).removeprefix(b"\xef\xbb\xbf")
         start = text.lstrip()
         if start[:1] == b"[":
-            self._events(start[1:], in_object=False)
+            rest = (self._events(start[1:], in_object=False) or b"").strip(_BLANK)
+            if rest:
+                self.issues.found("text after the end", place=_shown(rest))
             if not self.builder.pieces and not self.builder.metadata_events and self.issues["values that are no events"]:
                 raise TraceError(f"{self.name} is a JSON list, but not of events: {_shown(start)}")
         elif start[:1] == b"{":
@@ -256,10 +262,17 @@ class _File:
             return
         self._members(text[: match.start()].rstrip().removesuffix(b",") + b"}")
         if match.group(1) == b"null":
-            text = self._more(text, 1 << 40)
-            self._after(text[match.end() :])
-        else:
-            self._events(text[match.end() :], in_object=True)
+            self._after(self._more(text, 1 << 40)[match.end() :], may_list=False)
+            return
+        rest: bytes | None = text[match.end() :]
+        for further in range(_MOST_LISTS + 1):
+            after = self._events(rest, in_object=True)
+            if after is None:
+                break
+            rest = self._after(after, may_list=further < _MOST_LISTS)
+            if rest is None:
+                break
+            self.issues.found("further lists of events", place=_shown(rest.strip()))
 
     def _no_events(self, text: bytes) -> None:
         self._members(text)
@@ -281,6 +294,9 @@ class _File:
             try:
                 self.members.update(_OBJECT.decode(repaired.text))
                 self.issues.take(repaired.changes, "the members of the file")
+                rest = readable[repaired.end :].strip(_BLANK.decode())
+                if rest:
+                    self.issues.found("text after the end", place=_shown(rest.encode()))
                 return
             except (msgspec.DecodeError, RecursionError):
                 pass
@@ -301,19 +317,32 @@ class _File:
         self.issues.found("invalid UTF-8", added, lambda: f"near {_around(readable)!r}")
         return readable
 
-    def _after(self, text: bytes) -> None:
-        """Take the members after the events: ``, "key": value }``."""
-        text = text.lstrip()
-        if not text.strip(b"\x00 \t\r\n"):
-            self.issues.found("truncated", place=lambda: f"after {_shown(text[-60:].strip())}")
-            return
-        body = text.lstrip(b",").lstrip()
-        if body[:1] == b"}":
-            return
-        self._members(b"{" + body)
+    def _after(self, text: bytes, may_list: bool) -> bytes | None:
+        """Take the members after the events: ``, "key": value }``.
 
-    def _events(self, text: bytes, in_object: bool) -> None:
-        """Take the events of the list that ``text`` begins inside of, and what follows the list."""
+        Returns:
+            What follows the bracket of a further list of events, if there is one: decoding would keep only the last.
+        """
+        if not text.strip(_BLANK):
+            self.issues.found("truncated", place="after the events")
+            return None
+        body = b"{" + text.lstrip(b", \t\r\n")
+        if body.strip(_BLANK) == b"{}":
+            return None
+        if may_list:
+            match = next((one for one in islice(_EVENTS.finditer(body), 16) if one.group(1) == b"[" and _is_member(body, one)), None)
+            if match is not None:
+                self._members(body[: match.start()].rstrip().removesuffix(b",") + b"}")
+                return body[match.end() :]
+        self._members(body)
+        return None
+
+    def _events(self, text: bytes, in_object: bool) -> bytes | None:
+        """Take the events of the list that ``text`` begins inside of.
+
+        Returns:
+            What follows the list; None if it never ends.
+        """
         wanted = PIECE_BYTES
         while True:
             text = self._more(text, wanted)
@@ -334,9 +363,8 @@ class _File:
         if end is None:
             # The list never ends.
             self.issues.found("truncated", place=lambda: f"after {_shown(text[-60:].strip())}")
-            return
-        if in_object:
-            self._after(self._more(text[end:], 1 << 40))
+            return None
+        return self._more(text[end:], 1 << 40)
 
     def _piece(self, text: bytes, may_grow: bool) -> tuple[int | None, int]:
         """Take as many events as can be told apart in a text that goes on.
@@ -410,11 +438,13 @@ class _File:
         events: list[Event] = []
         place = 0
         end: int | None = None
+        was_lost = False
         for number, start in enumerate(starts):
             if start < place:
                 # Inside an event that was taken already.
                 continue
-            between = readable[place:start].strip()
+            between = "," if was_lost else readable[place:start].strip()
+            was_lost = False
             if between not in ("", ",") or (between == "" and events):
                 kind = "missing commas" if between == "" else "unreadable events"
                 self.issues.found(kind, place=f"before {readable[start : start + 60]!r}")
@@ -437,6 +467,7 @@ class _File:
                 break
             else:
                 self.issues.found("unreadable events", place=repr(readable[start : start + 60]))
+                was_lost = True
             place = stop
             after = readable[place : place + 4096].lstrip()
             if after[:1] == "]" and (is_last or not after[1:].lstrip(" \r\n\t").startswith(("{", ",{"))):
