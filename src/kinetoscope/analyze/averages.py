@@ -301,7 +301,8 @@ def average(listed: Operators, groups: Groups, shapes: bool, stack_n: int, overl
         "is_async": listed.is_async[first].tolist(),
         "is_user_annotation": (raw.is_annotation[row] & ~is_memory).tolist(),
         "is_legacy": listed.is_fallback[first].tolist(),
-        "scope": np.where(is_memory, 0, raw.some("scope", row)).tolist(),
+        # Where it would have to be read first it is left to whoever wants it.
+        "scope": np.where(is_memory, 0, raw.scope[row] if "scope" in raw.columns else 0).tolist(),
         "cpu_time_total": sums.total(listed.cpu_time_total).tolist(),
         "self_cpu_time_total": sums.total(listed.self_cpu_time_total).tolist(),
         "device_time_total": sums.total(listed.device_time_total).tolist(),

@@ -57,7 +57,7 @@ class RawEvents:
     Times are nanoseconds after the window's start. ``linked_id`` is the number of the operator that caused a row (0: none).
 
     What only some questions need (numbers, scopes, shapes, stacks) is read when it is first asked for: ``load`` gives a
-    column by its name, for all rows or for some of them.
+    column by its name.
     """
 
     names: list[str]
@@ -83,21 +83,15 @@ class RawEvents:
     """FLOPs by our own formulas, -1 where none applies; None: not asked for, or already within ``flops``."""
     columns: dict[str, Any] = field(default_factory=dict)
     """The columns of :data:`LATER` that are there already."""
-    load: Callable[[str, Ints | None], Any] | None = None
+    load: Callable[[str], Any] | None = None
 
     def __len__(self) -> int:
         return len(self.name)
 
     def _later(self, column: str) -> Any:
         if column not in self.columns:
-            self.columns[column] = None if self.load is None else self.load(column, None)
+            self.columns[column] = None if self.load is None else self.load(column)
         return self.columns[column]
-
-    def some(self, column: str, rows: Ints) -> Ints:
-        """Values of an integer column of :data:`LATER` in some rows, without reading all."""
-        if column in self.columns or self.load is None:
-            return np.asarray(self._later(column))[rows]
-        return np.asarray(self.load(column, rows))
 
     @property
     def own_id(self) -> Ints:
@@ -511,12 +505,9 @@ def _concatenate_raw(parts: Sequence[RawEvents]) -> RawEvents:
         codes = [merged.codes[column.codes + first] for column, first in zip(known, starts, strict=False) if len(column.codes)]
         return TextColumn(merged.values, np.concatenate(codes) if codes else np.zeros(0, dtype=np.int64))
 
-    def load(column: str, rows: Ints | None) -> Any:
+    def load(column: str) -> Any:
         values = [getattr(part, column) for part in parts]
-        if column in LATER_TEXTS:
-            return text(values)
-        joined = np.concatenate(values)
-        return joined if rows is None else joined[rows]
+        return text(values) if column in LATER_TEXTS else np.concatenate(values)
 
     columns: dict[str, Any] = {}
     for column in fields(RawEvents):

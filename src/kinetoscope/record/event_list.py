@@ -294,6 +294,9 @@ def _rebuild(kind: type[FunctionEvent], values: dict[str, Any]) -> FunctionEvent
     return event
 
 
+_OF_FIRST = ("scope", "cpu_children", "cpu_parent")
+
+
 class FunctionEventAvg(torch_private.FunctionEventAvg):  # type: ignore[misc]
     """One row of averages: torch's, with percentiles of the durations (``p50``, ``p95``, ``p99``, ``min``, ``max``).
 
@@ -317,18 +320,19 @@ class FunctionEventAvg(torch_private.FunctionEventAvg):  # type: ignore[misc]
         made.is_remote = False
         made.use_device = use_device
         made.__dict__["_first"] = first
-        # torch keeps the first event's tree here; looked up when read.
-        del made.__dict__["cpu_children"], made.__dict__["cpu_parent"]
+        # torch keeps these of the first event; looked up when they are read.
+        for name in _OF_FIRST:
+            made.__dict__.pop(name, None)
         return made
 
     def __getattr__(self, name: str) -> Any:
-        if name in ("cpu_children", "cpu_parent") and "_first" in self.__dict__:
+        if name in _OF_FIRST and "_first" in self.__dict__:
             return getattr(self.__dict__["_first"], name)
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     def __reduce__(self) -> Any:
         values = {name: value for name, value in self.__dict__.items() if name != "_first"}
-        return _rebuild, (type(self), {**values, "cpu_children": None, "cpu_parent": None})
+        return _rebuild, (type(self), {**values, "scope": self.scope, "cpu_children": None, "cpu_parent": None})
 
 
 class EventList(torch_private.EventList):  # type: ignore[misc]

@@ -11,30 +11,31 @@ import os
 import re
 import tempfile
 from collections.abc import Callable
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import msgspec
-from isal import isal_zlib
 
 from kinetoscope.record.extract import collector_paused
+from kinetoscope.trace.deflated import Deflated
 
 _EVENTS = re.compile(rb'"traceEvents"\s*:\s*\[')
-# Kineto writes "unknown" for names that it cannot write, and a slash for a backslash.
-_GARBLED_NAME = re.compile(rb'"name": "unknown"|"cat": "user_annotation", "name": "[^"]*/')
+# What Kineto writes for a name that it cannot write; and how an annotation begins, in whose name it turns a backslash
+# into a slash.
+_UNNAMED = b'"name": "unknown"'
+_ANNOTATION = b'"cat": "user_annotation", "name": "'
 
 
 class _Event(msgspec.Struct, forbid_unknown_fields=True, gc=False):
     """The members that Kineto writes: with any other one, a quote in a name has ended the name."""
 
     ph: msgspec.Raw
-    name: str
+    name: msgspec.Raw
     pid: msgspec.Raw
     tid: msgspec.Raw
-    ts: float
-    cat: str = ""
-    dur: float = 0.0
+    ts: msgspec.Raw
+    cat: msgspec.Raw = msgspec.Raw()
+    dur: msgspec.Raw = msgspec.Raw()
     args: msgspec.Raw = msgspec.Raw()
     id: msgspec.Raw = msgspec.Raw()
     bp: msgspec.Raw = msgspec.Raw()
@@ -49,25 +50,23 @@ class KinetoText:
 
     def __init__(self, text: bytes) -> None:
         """Take the whole document."""
-        start, end = _EVENTS.search(text), text.rfind(b"]")
-        split = (start.end(), end) if start is not None and start.end() <= end else (len(text), len(text))
-        self.frame = text[: split[0]], text[split[1] :]
-        events = text[split[0] : split[1]]
-        self.is_sound = start is not None and _is_sound(events)
+        begin = _EVENTS.search(text)
+        end = text.rfind(b"]")
+        known = begin is not None and begin.end() <= end
+        start = begin.end() if begin is not None and known else len(text)
+        end = end if known else len(text)
+        self.frame = text[:start], text[end:]
+        self.is_sound = known and _is_sound(text, start, end)
         """Whether the events are valid JSON with names that Kineto could write."""
-        self._packed = isal_zlib.compress(events, 1)
-
-    @property
-    def events(self) -> bytes:
+        self.events = Deflated(memoryview(text)[start:end])
         """The text between the brackets of ``traceEvents``."""
-        return isal_zlib.decompress(self._packed)
 
     @property
     def document(self) -> bytes:
         """The whole document, as Kineto wrote it."""
-        return self.events.join(self.frame)
+        return self.events.text.join(self.frame)
 
-    @cached_property
+    @property
     def without_events(self) -> bytes:
         """The document with an empty list of events."""
         return b"".join(self.frame)
@@ -86,12 +85,24 @@ def saved(save: Callable[[str], Any]) -> KinetoText:
         return KinetoText(Path(path).read_bytes())
 
 
-def _is_sound(events: bytes) -> bool:
-    if _GARBLED_NAME.search(events):
+def _is_sound(text: bytes, start: int, end: int) -> bool:
+    """Check the events, which lie between the brackets just outside of ``start`` and ``end``."""
+    if not text.isascii() or text.find(_UNNAMED, start, end) >= 0 or _annotations_have_slashes(text, start, end):
         return False
     try:
         with collector_paused():
-            _DECODER.decode(b"[" + events + b"]")
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            _DECODER.decode(memoryview(text)[start - 1 : end + 1])
+    except (msgspec.DecodeError, RecursionError):
         return False
     return True
+
+
+def _annotations_have_slashes(text: bytes, start: int, end: int) -> bool:
+    place = text.find(_ANNOTATION, start, end)
+    while place >= 0:
+        first = place + len(_ANNOTATION)
+        last = text.find(b'"', first, end)
+        if last < 0 or text.find(b"/", first, last) >= 0:
+            return True
+        place = text.find(_ANNOTATION, last, end)
+    return False
