@@ -56,8 +56,8 @@ class RawEvents:
 
     Times are nanoseconds after the window's start. ``linked_id`` is the number of the operator that caused a row (0: none).
 
-    What only some questions need (numbers, scopes, shapes, stacks) is read when it is first asked for: ``load`` gives a
-    column by its name.
+    What only some questions need (numbers, scopes, shapes, stacks) is read when it is first asked for: ``load`` gives
+    columns by their names.
     """
 
     names: list[str]
@@ -83,14 +83,19 @@ class RawEvents:
     """FLOPs by our own formulas, -1 where none applies; None: not asked for, or already within ``flops``."""
     columns: dict[str, Any] = field(default_factory=dict)
     """The columns of :data:`LATER` that are there already."""
-    load: Callable[[str], Any] | None = None
+    load: Callable[[Sequence[str]], dict[str, Any]] | None = None
 
     def __len__(self) -> int:
         return len(self.name)
 
+    def read(self, *columns: str) -> None:
+        """Read some columns of :data:`LATER` together, which is cheaper than one after the other."""
+        missing = [column for column in columns if column not in self.columns]
+        if missing:
+            self.columns.update(dict.fromkeys(missing) if self.load is None else self.load(missing))
+
     def _later(self, column: str) -> Any:
-        if column not in self.columns:
-            self.columns[column] = None if self.load is None else self.load(column)
+        self.read(column)
         return self.columns[column]
 
     @property
@@ -505,9 +510,11 @@ def _concatenate_raw(parts: Sequence[RawEvents]) -> RawEvents:
         codes = [merged.codes[column.codes + first] for column, first in zip(known, starts, strict=False) if len(column.codes)]
         return TextColumn(merged.values, np.concatenate(codes) if codes else np.zeros(0, dtype=np.int64))
 
-    def load(column: str) -> Any:
-        values = [getattr(part, column) for part in parts]
-        return text(values) if column in LATER_TEXTS else np.concatenate(values)
+    def load(wanted: Sequence[str]) -> dict[str, Any]:
+        for part in parts:
+            part.read(*wanted)
+        values = {column: [getattr(part, column) for part in parts] for column in wanted}
+        return {name: text(value) if name in LATER_TEXTS else np.concatenate(value) for name, value in values.items()}
 
     columns: dict[str, Any] = {}
     for column in fields(RawEvents):

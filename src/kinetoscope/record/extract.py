@@ -87,15 +87,27 @@ def _taken(events: list[Any], start: int) -> list[Any]:
     return run
 
 
-def _load(result: Any, reader: _Reader, raw: RawEvents, count: int, column: str) -> Any:
-    """One more column of rows that were read before."""
+def _load(result: Any, reader: _Reader, raw: RawEvents, count: int, columns: Sequence[str]) -> dict[str, Any]:
+    """More columns of rows that were read before."""
+    parts: dict[str, list[Any]] = {column: [] for column in columns}
     with collector_paused():
-        run = result.events()[:count]
+        events = list(result.events()[:count])
+        for start in range(0, max(count, 1), _RUN):
+            run = _taken(events, start)
+            for column in columns:
+                integers = column in LATER_INTS
+                parts[column].append(reader.ints(run, *_LATER_METHODS[column]) if integers else reader.texts(run, column))
+    loaded: dict[str, Any] = {}
+    for column, values in parts.items():
         if column in LATER_INTS:
-            return reader.ints(run, *_LATER_METHODS[column])
-        texts = reader.texts(run, column)
-    encoded = None if texts is None else TextColumn.encode(texts)
-    return _script_stacks(encoded, raw) if column == "script_stacks" else encoded
+            loaded[column] = np.concatenate(values)
+        elif values[0] is None:
+            loaded[column] = None
+        else:
+            loaded[column] = TextColumn.encode([text for part in values for text in part])
+    if "script_stacks" in loaded:
+        loaded["script_stacks"] = _script_stacks(loaded["script_stacks"], raw)
+    return loaded
 
 
 _LATER_METHODS = {

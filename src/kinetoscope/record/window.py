@@ -15,11 +15,12 @@ import numpy as np
 import polars as pl
 
 import kinetoscope
-from kinetoscope.analyze.operators import Operators, RawEvents, concatenate, operators
+from kinetoscope.analyze.operators import Operators, RawEvents, TextColumn, concatenate, operators
 from kinetoscope.record import torch_private
 from kinetoscope.record.event_list import EventList, EventSource, averages_of
 from kinetoscope.record.extract import Contents, collector_paused, extract
 from kinetoscope.record.kineto_text import KinetoText, saved
+from kinetoscope.record.matching import match
 from kinetoscope.trace.chrome_reader import parse_chrome
 from kinetoscope.trace.chrome_writer import write_chrome, write_chrome_text
 from kinetoscope.trace.devices import DEVICE_NAMES
@@ -263,56 +264,60 @@ def _from_bindings(window: Window) -> Trace:
 
 def _bindings(window: Window) -> pl.DataFrame:
     """What only the events themselves say, one row a raw event, in the columns of the schema."""
-    raw, listed = window.raw, window.operators
-    flops = np.zeros(len(raw), dtype=np.int64)
-    flops[listed.row] = listed.flops
+    raw = window.raw
+    raw.read("scope", "overloads", "script_stacks")
     columns: dict[str, Any] = {
-        "name": pl.Series([raw.names[code] for code in raw.name.tolist()], dtype=pl.String),
+        "name": _texts(TextColumn(raw.names, raw.name)),
         "record_thread": raw.thread,
         "scope": raw.scope.astype(np.int8),
         "is_async": raw.is_async,
-        "device_type": pl.Series([DEVICE_NAMES.get(n, str(n)) for n in raw.device_type.tolist()], dtype=pl.String),
+        "device_type": _texts(TextColumn([DEVICE_NAMES.get(n, str(n)) for n in range(64)], raw.device_type)),
     }
-    frame = pl.DataFrame(columns)
     if raw.overloads is not None:
-        texts = pl.Series([raw.overloads.values[code] for code in raw.overloads.codes.tolist()], dtype=pl.String)
-        frame = frame.with_columns(overload_name=pl.when(texts == "").then(None).otherwise(texts))
+        columns["overload_name"] = _texts(raw.overloads)
     if raw.script_stacks is not None:
-        texts = pl.Series([raw.script_stacks.values[code] for code in raw.script_stacks.codes.tolist()], dtype=pl.String)
-        frame = frame.with_columns(stack=pl.when(texts == "").then(None).otherwise(texts))
+        columns["stack"] = _texts(raw.script_stacks)
+    frame = pl.DataFrame(columns)
     if window.options.with_flops:
+        flops = np.zeros(len(raw), dtype=np.int64)
+        flops[window.operators.row] = window.operators.flops
         counted = pl.Series(flops)
         frame = frame.with_columns(flops=pl.when(counted > 0).then(counted).otherwise(None))
     return frame
 
 
+def _texts(column: TextColumn) -> pl.Series:
+    """A column of texts; the empty text is null."""
+    values = pl.Series([value or None for value in column.values], dtype=pl.String)
+    return values.gather(column.codes) if len(column.codes) else pl.Series([], dtype=pl.String)
+
+
 def _with_bindings(events: pl.DataFrame, window: Window, base: int) -> pl.DataFrame:
     """Fill what Kineto's JSON leaves out or garbles (names, scopes, threads, overloads) from the events themselves.
 
-    The two are joined by time, length and number of the operator; rows that fall together in all of these are taken in
-    the order that both keep. ``base`` is the window's start in the table's time.
+    The two are matched by time, length and number of the operator, or bytes of memory. ``base`` is the window's start in the
+    table's time.
     """
     raw = window.raw
     if not len(raw):
         return events
+    raw.read("own_id", "scope", "overloads", "script_stacks")
     is_memory = np.isin(raw.name, [number for number, name in enumerate(raw.names) if name in ("[memory]", "[OutOfMemory]")])
     number = np.where(raw.linked_id > 0, raw.linked_id, raw.own_id)
-    keys = ["start_key", "length_key", "number_key"]
-    mine = _bindings(window).with_columns(
-        start_key=pl.Series(raw.start_ns + base),
-        length_key=pl.Series(np.where(is_memory, -1, raw.end_ns - raw.start_ns)),
-        number_key=pl.Series(np.where(is_memory, raw.bytes, number)),
+    offered = (
+        raw.start_ns + base,
+        np.where(is_memory, -1, raw.end_ns - raw.start_ns),
+        np.where(is_memory, raw.bytes, number),
     )
-    theirs = events.with_columns(
-        start_key=pl.when(pl.col("phase").is_in(["X", "i"])).then("start_ns"),
-        length_key=pl.col("duration_ns").fill_null(-1),
-        number_key=pl.coalesce(pl.when(pl.col("duration_ns").is_null()).then("bytes"), "external_id", pl.lit(0)),
+    theirs = events.select(
+        pl.when(pl.col("phase").is_in(["X", "i"])).then("start_ns").fill_null(_NEVER),
+        pl.col("duration_ns").fill_null(-1),
+        number=pl.coalesce(pl.when(pl.col("duration_ns").is_null()).then("bytes"), "external_id", pl.lit(0)),
     )
-    mine = mine.with_columns(turn=pl.int_range(pl.len()).over(keys))
-    theirs = theirs.with_columns(turn=pl.int_range(pl.len()).over(keys))
-    filled = [name for name in mine.columns if name not in (*keys, "turn")]
-    joined = theirs.join(
-        mine.rename({name: f"{name}_event" for name in filled}), on=[*keys, "turn"], how="left", maintain_order="left"
-    )
-    joined = joined.with_columns(pl.coalesce(f"{name}_event", name).alias(name) for name in filled)
-    return joined.select(events.columns)
+    partner = match([column.to_numpy() for column in theirs], offered)
+    place = pl.Series(partner)
+    found = _bindings(window)[place.set(place < 0, None)] if (partner < 0).any() else _bindings(window)[partner]
+    return events.with_columns(pl.coalesce(found[name], pl.col(name)).alias(name) for name in found.columns)
+
+
+_NEVER = -(2**62)

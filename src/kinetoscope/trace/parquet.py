@@ -18,6 +18,9 @@ from kinetoscope.trace.metadata import Metadata
 METADATA_KEY = "kinetoscope"
 """Key of the Parquet footer under which the metadata stands as JSON."""
 
+# Two thirds of a microsecond an event more than the default level, and a tenth smaller.
+_ZSTD_LEVEL = 9
+
 
 @contextmanager
 def atomic_path(path: Path) -> Iterator[Path]:
@@ -52,7 +55,7 @@ def write_parquet(events: pl.DataFrame, metadata: Metadata, path: str | os.PathL
     """
     text = msgspec.json.encode(metadata).decode()
     with atomic_path(Path(path)) as partial:
-        events.write_parquet(partial, compression="zstd", metadata={METADATA_KEY: text})
+        events.write_parquet(partial, compression="zstd", compression_level=_ZSTD_LEVEL, metadata={METADATA_KEY: text})
 
 
 def read_parquet(path: str | os.PathLike[str]) -> tuple[pl.DataFrame, Metadata]:
