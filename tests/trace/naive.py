@@ -32,7 +32,9 @@ def rows(text: str) -> list[dict[str, Any]]:
             argument = known.get(key)
             if argument is None:
                 rest[key] = value
-            elif argument.kind == "int" and isinstance(value, int) and abs(value) < 2**63 or argument.kind == "list" and isinstance(value, list):
+            elif (argument.kind == "int" and isinstance(value, int) and abs(value) < 2**63) or (
+                argument.kind == "list" and isinstance(value, list)
+            ):
                 row[argument.column] = value
             elif argument.kind in ("text", "stack", "device_type"):
                 continue

@@ -20,7 +20,7 @@ MEMBERS = ("ph", "cat", "name", "pid", "tid", "ts", "dur")
 
 def slice_(name: str, ts: Any, dur: Any, **members: Any) -> dict[str, Any]:
     """A slice as Kineto writes it."""
-    return {"ph": "X", "cat": "cpu_op", "name": name, "pid": 1, "tid": 2, "ts": ts, "dur": dur, **members}
+    return {"ph": "X", "cat": "cpu_op", "name": name, "pid": 1, "tid": 2, "ts": ts, "dur": dur} | members
 
 
 def quietly(text: bytes | str) -> Trace:

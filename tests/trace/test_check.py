@@ -59,7 +59,12 @@ def launch(ts: float, correlation: int, **members: Any) -> dict[str, Any]:
 
 
 def kernel(ts: float, correlation: int) -> dict[str, Any]:
-    return {**slice_("kernel", ts, 1, args={"device": 0, "stream": 7, "correlation": correlation}), "cat": "kernel", "pid": 0, "tid": 7}
+    return {
+        **slice_("kernel", ts, 1, args={"device": 0, "stream": 7, "correlation": correlation}),
+        "cat": "kernel",
+        "pid": 0,
+        "tid": 7,
+    }
 
 
 def test_remarks_counted_by_hand() -> None:

@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
 
 from kinetoscope.trace.chrome_reader import parse_chrome, read_chrome
-from kinetoscope.trace.deflated import Deflated
 from kinetoscope.trace.chrome_writer import chrome_blocks, write_chrome, write_chrome_text
+from kinetoscope.trace.deflated import Deflated
 from kinetoscope.trace.metadata import Metadata, ProcessInfo, ThreadInfo
 from kinetoscope.trace.trace import Trace
 from tests.trace.shared import parse, slice_
@@ -47,7 +47,18 @@ def table(*rows: dict[str, Any], **metadata: Any) -> Trace:
     return Trace(pl.DataFrame([{**defaults, **row} for row in rows], infer_schema_length=None), Metadata(**metadata))
 
 
-NASTY = ['say "hi"', "C:\\dir\\", "tab\tline\nreturn\r", "\x00\x01\x1f\x7f", "ünï 名前 \U0001f600", "\u2028\u2029", "</script>", "", " ", "\x1e"]
+NASTY = [
+    'say "hi"',
+    "C:\\dir\\",
+    "tab\tline\nreturn\r",
+    "\x00\x01\x1f\x7f",
+    "ünï 名前 \U0001f600",
+    "\u2028\u2029",
+    "</script>",
+    "",
+    " ",
+    "\x1e",
+]
 
 
 def test_names_of_any_text() -> None:
@@ -86,7 +97,14 @@ def test_memory_and_device_rows() -> None:
          "correlation": 5, "device_type": "cuda"},
     )  # fmt: skip
     first, second, copy = (event for event in written(trace)["traceEvents"] if event["ph"] in "Xi")
-    assert first["args"] == {"Total Reserved": 2, "Total Allocated": 1, "Bytes": -512, "Device Id": -1, "Device Type": 0, "Addr": 140}
+    assert first["args"] == {
+        "Total Reserved": 2,
+        "Total Allocated": 1,
+        "Bytes": -512,
+        "Device Id": -1,
+        "Device Type": 0,
+        "Addr": 140,
+    }
     assert second["args"]["Device Id"] == 1
     assert second["args"]["Device Type"] == 1
     assert first["s"] == "t"
@@ -235,7 +253,8 @@ json_values = st.recursive(
     max_leaves=6,
 )
 arguments = st.dictionaries(
-    texts | st.sampled_from(["External id", "correlation", "device", "bytes", "Input Dims", "Call stack", "Is async", "chrome"]),
+    texts
+    | st.sampled_from(["External id", "correlation", "device", "bytes", "Input Dims", "Call stack", "Is async", "chrome"]),
     json_values,
     max_size=5,
 )

@@ -152,7 +152,9 @@ def test_truncated_anywhere() -> None:
     """Wherever a file was cut, the events before the cut come out, and the cut is counted."""
     text = kineto(BEFORE, kineto_event("middle", 4, '"a": [1, 2]'), AFTER).encode()
     first = text.index(b'"traceEvents": [') + len(b'"traceEvents": [')
-    ends = [text.index(mark.encode()) + len(mark.encode()) for mark in (BEFORE, kineto_event("middle", 4, '"a": [1, 2]'), AFTER)]
+    ends = [
+        text.index(mark.encode()) + len(mark.encode()) for mark in (BEFORE, kineto_event("middle", 4, '"a": [1, 2]'), AFTER)
+    ]
     last = text.rindex(b"}")
     for cut in range(first, last):
         trace = quietly(text[:cut])
@@ -237,6 +239,17 @@ def test_members_without_a_column_are_kept() -> None:
     first, second = (json.loads(text) for text in trace.events["args"])
     assert first == {"x": 1, "chrome": {"bp": "e", "cname": "good", "tts": 5, "custom": {"deep": [1]}}}
     assert second == {"chrome": {"s": "g"}}
+
+
+def test_members_and_arguments_of_one_name_stay_apart() -> None:
+    trace = quietly(
+        json.dumps([{**slice_("a", 1, 1, args={"Fwd thread id": "x"}), "\x00Fwd thread id": 1, "Original category": 2}])
+    )
+    assert json.loads(trace.events["args"][0]) == {
+        "Fwd thread id": "x", "chrome": {"\x00Fwd thread id": 1, "Original category": 2},
+    }  # fmt: skip
+    old = parse([{**slice_("a", 1, 1, args={"Original category": "first"}), "cat": "Kernel"}])
+    assert old.events["args"].to_list() == ['{"Original category":"first"}']
 
 
 def test_names_of_other_types() -> None:

@@ -112,7 +112,9 @@ def readable_events(text: bytes) -> int | None:
     events = data.get("traceEvents") if isinstance(data, dict) else data
     if not isinstance(events, list):
         return None
-    good = [event for event in events if isinstance(event, dict) and is_time(event.get("ts")) and isinstance(event.get("ph"), str)]
+    good = [
+        event for event in events if isinstance(event, dict) and is_time(event.get("ts")) and isinstance(event.get("ph"), str)
+    ]
     return sum(event["ph"] not in ("", "M", "B", "E") for event in good)
 
 
@@ -160,7 +162,9 @@ def test_mutated_gzip(group: int, tmp_path: Path) -> None:
     path = tmp_path / "t.json.gz"
     for number in range(group, CASES // 4, 4):
         rng = random.Random(f"gzip {SEED} {number}")
-        path.write_bytes(mutated(rng, gzip.compress(excerpt(rng.choice(["gpu_user_annotations.json.gz", "sglang_decode.json.gz"]), 30_000))))
+        path.write_bytes(
+            mutated(rng, gzip.compress(excerpt(rng.choice(["gpu_user_annotations.json.gz", "sglang_decode.json.gz"]), 30_000)))
+        )
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             try:

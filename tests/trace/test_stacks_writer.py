@@ -30,7 +30,14 @@ def test_values_below_one_and_empty_stacks_are_left_out(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("frame", "written"),
-    [("a;b", "a:b"), ("a\nb\r\nc", "a b c"), ("tab\there", "tab here"), ("\n", "(no name)"), ("ü \u2028x", "ü  x"), ("n 12", "n 12")],
+    [
+        ("a;b", "a:b"),
+        ("a\nb\r\nc", "a b c"),
+        ("tab\there", "tab here"),
+        ("\n", "(no name)"),
+        ("ü \u2028x", "ü  x"),
+        ("n 12", "n 12"),
+    ],
 )
 def test_frames_of_any_text_stay_one_line(frame: str, written: str, tmp_path: Path) -> None:
     path = tmp_path / "stacks.txt"

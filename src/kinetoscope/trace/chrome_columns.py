@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import chain, repeat
 from operator import attrgetter, eq, is_not
 from typing import Any
@@ -190,13 +191,13 @@ class Builder:
         if "I" in phases:
             phases = ["i" if phase == "I" else phase for phase in phases]
         categories, names, pids, tids, durations, arguments, flow_ids, bindings, scopes = zip(*map(_main, events), strict=True)
-        extras: dict[int, dict[str, bytes]] = {}
+        extras = _Extras()
         _add_members(extras, "bp", bindings, phases, "f", _BINDING)
         _add_members(extras, "s", scopes, phases, "i", _SCOPE)
         if set(map(type, events)) != {Event}:
             for row, event in enumerate(events):
                 if isinstance(event, RareEvent) and event.others:
-                    extras.setdefault(row, {}).update({key: bytes(raw) for key, raw in event.others.items()})
+                    extras.of(row).members.update({key: bytes(raw) for key, raw in event.others.items()})
         columns: dict[str, pl.Series] = {
             "start_ns": pl.Series(start),
             "process": self.ids.column(pids),
@@ -220,7 +221,7 @@ class Builder:
 
         return place
 
-    def _durations(self, events: list[Event], durations: Sequence[Raw], phases: Sequence[str], extras: dict[int, dict[str, bytes]],
+    def _durations(self, events: list[Event], durations: Sequence[Raw], phases: Sequence[str], extras: _Extras,
                    issues: Issues) -> pl.Series:  # fmt: skip
         length, has_length = chrome_values.nanoseconds(durations)
         slices = np.fromiter(map(eq, phases, repeat("X")), dtype=bool, count=len(phases))
@@ -238,31 +239,31 @@ class Builder:
         for row in np.flatnonzero((odd | ~slices | ~has_length) & _present(durations)).tolist():
             text = bytes(durations[row])
             if text:
-                extras.setdefault(row, {})["dur"] = text
+                extras.of(row).members["dur"] = text
         valid = has_length & slices & ~odd
         return pl.select(pl.when(pl.Series(valid)).then(pl.Series(length))).to_series()
 
-    def _flow_ids(self, flow_ids: Sequence[Raw], phases: Sequence[str], extras: dict[int, dict[str, bytes]]) -> pl.Series:
+    def _flow_ids(self, flow_ids: Sequence[Raw], phases: Sequence[str], extras: _Extras) -> pl.Series:
         height = len(phases)
         rows = np.flatnonzero(_present(flow_ids)).tolist()
         if not rows:
             return pl.repeat(None, height, dtype=pl.Int64, eager=True)
         column, odd = chrome_values.integers(chrome_values.texts([flow_ids[row] for row in rows]))
         for place in np.flatnonzero(odd).tolist():
-            extras.setdefault(rows[place], {})["id"] = bytes(flow_ids[rows[place]])
+            extras.of(rows[place]).members["id"] = bytes(flow_ids[rows[place]])
         return chrome_values.scatter(column, np.array(rows), height)
 
-    def _todays(self, categories: Sequence[str | None], extras: dict[int, dict[str, bytes]]) -> Sequence[str | None]:
+    def _todays(self, categories: Sequence[str | None], extras: _Extras) -> Sequence[str | None]:
         old = set(categories) & TODAYS_CATEGORIES.keys()
         if not old:
             return categories
         for row, category in enumerate(categories):
             if category in old:
-                extras.setdefault(row, {})[ORIGINAL_CATEGORY] = msgspec.json.encode(category)
+                extras.of(row).category = category
         return [TODAYS_CATEGORIES.get(category, category) if category else category for category in categories]
 
     def _arguments(self, arguments: Sequence[dict[str, Raw] | None], category: Ints, phases: Sequence[str],
-                   extras: dict[int, dict[str, bytes]], height: int) -> dict[str, pl.Series]:  # fmt: skip
+                   extras: _Extras, height: int) -> dict[str, pl.Series]:  # fmt: skip
         """Columns that stand in the arguments, and ``args`` for the rest.
 
         Rows are grouped by their list of keys (a few dozen lists make a trace), so that each key's values can be handled
@@ -306,7 +307,7 @@ class Builder:
         columns["args"] = _rest(rest, extras, height)
         return columns
 
-    def _convert(self, argument: Argument, found: _Found, extras: dict[int, dict[str, bytes]],
+    def _convert(self, argument: Argument, found: _Found, extras: _Extras,
                  columns: dict[str, pl.Series], height: int) -> None:  # fmt: skip
         rows = found.rows()
         column, odd = _CONVERT[argument.kind](chrome_values.texts(found.raws))
@@ -318,8 +319,7 @@ class Builder:
         if odd.any():
             names = found.names()
             for place in np.flatnonzero(odd).tolist():
-                # "chrome" members and odd arguments share a dictionary; the tuple tells them apart.
-                extras.setdefault(int(rows[place]), {})[_ARGUMENT + names[place]] = bytes(found.raws[place])
+                extras.of(int(rows[place])).arguments[names[place]] = bytes(found.raws[place])
             column, rows = column.filter(pl.Series(~odd)), rows[~odd]
         scattered = chrome_values.scatter(column, rows, height)
         earlier = columns.get(argument.column)
@@ -345,7 +345,8 @@ class Builder:
         column = pl.concat(filled) if len(filled) > 1 else filled[0]
         if name in self._texts:
             column = pl.Series(list(self._texts[name]), dtype=pl.String).gather(column.cast(pl.UInt32))
-        return column.cast(dtype)
+        typed: pl.Series = column.cast(dtype)
+        return typed
 
 
 def _with_phase(events: list[Event], issues: Issues) -> tuple[list[Event], list[str]]:
@@ -362,13 +363,13 @@ def _present(raws: Sequence[Raw]) -> Bools:
     return np.fromiter(map(is_not, raws, repeat(ABSENT)), dtype=bool, count=len(raws))
 
 
-def _add_members(extras: dict[int, dict[str, bytes]], key: str, raws: Sequence[Raw], phases: Sequence[str],
+def _add_members(extras: _Extras, key: str, raws: Sequence[Raw], phases: Sequence[str],
                  phase: str, default: bytes) -> None:  # fmt: skip
     """Keep members of a few events, except where they say the default."""
     for row in np.flatnonzero(_present(raws)).tolist():
         text = bytes(raws[row])
         if text != default or phases[row] != phase:
-            extras.setdefault(row, {})[key] = text
+            extras.of(row).members[key] = text
 
 
 class _Found:
@@ -391,8 +392,26 @@ class _Found:
         return [name for name, count in self._names for _ in range(count)]
 
 
-# Marks, among a row's members without a column, those that are arguments.
-_ARGUMENT = "\x00"
+@dataclass
+class _Extra:
+    """What a row says beside its columns and its ordinary arguments."""
+
+    members: dict[str, bytes] = field(default_factory=dict)
+    """Members of the event without a column."""
+    arguments: dict[str, bytes] = field(default_factory=dict)
+    """Arguments whose value does not fit their column."""
+    category: str | None = None
+    """The category's name in old traces."""
+
+
+class _Extras(dict[int, _Extra]):
+    """Rows that have something extra."""
+
+    def of(self, row: int) -> _Extra:
+        extra = self.get(row)
+        if extra is None:
+            extra = self[row] = _Extra()
+        return extra
 
 
 def _coalesce(first: pl.Series, second: pl.Series) -> pl.Series:
@@ -420,7 +439,7 @@ _CONVERT = {
 }
 
 
-def _rest(groups: list[tuple[Ints, tuple[str, ...], list[Sequence[Raw]]]], extras: dict[int, dict[str, bytes]],
+def _rest(groups: list[tuple[Ints, tuple[str, ...], list[Sequence[Raw]]]], extras: _Extras,
           height: int) -> pl.Series:  # fmt: skip
     """The column ``args``: for each row a JSON object of what has no column."""
     pieces: list[Any] = []
@@ -429,8 +448,9 @@ def _rest(groups: list[tuple[Ints, tuple[str, ...], list[Sequence[Raw]]]], extra
         rows.append(group_rows)
         keys = [msgspec.json.encode(name) + b":" for name in names]
         fronts = [b"{" + keys[0], *(b"," + key for key in keys[1:])]
-        interleaved = chain.from_iterable(zip(*chain.from_iterable(zip(map(repeat, fronts), values)), repeat(b"}\x1e")))
-        pieces.extend(interleaved)
+        # {"key": value, ... } of every row in turn: the same texts between the values of each row.
+        columns = chain.from_iterable(zip(map(repeat, fronts), values, strict=True))
+        pieces.extend(chain.from_iterable(zip(*columns, repeat(b"}\x1e"), strict=False)))
     if pieces:
         pieces[-1] = b"}"
         column = chrome_values.scatter(chrome_values.split(b"".join(pieces)), np.concatenate(rows), height)
@@ -444,7 +464,7 @@ def _rest(groups: list[tuple[Ints, tuple[str, ...], list[Sequence[Raw]]]], extra
     return _coalesce(added, column)
 
 
-def _with_extras(text: str | None, extras: dict[str, bytes]) -> str:
+def _with_extras(text: str | None, extra: _Extra) -> str:
     """Arguments with those that fit no column, and with the members of the event, last and in one order."""
     members: dict[str, Any] = {}
     if text and f'"{MEMBERS}":' in text:
@@ -458,11 +478,11 @@ def _with_extras(text: str | None, extras: dict[str, bytes]) -> str:
                 members = {MEMBERS: earlier}
         text = msgspec.json.encode(arguments).decode()
     parts: list[str] = [text[1:-1]] if text and text != "{}" else []
+    if extra.category is not None and f'"{ORIGINAL_CATEGORY}":' not in (text or ""):
+        parts.append(f"{_json(ORIGINAL_CATEGORY)}:{_json(extra.category)}")
     # In an order of its own, so that it does not depend on other rows and is the same when read again.
-    odd = sorted(key for key in extras if key.startswith(_ARGUMENT))
-    for key in ([ORIGINAL_CATEGORY] if ORIGINAL_CATEGORY in extras else []) + odd:
-        parts.append(f"{_json(key.removeprefix(_ARGUMENT))}:{extras[key].decode()}")
-    members.update({key: raw for key, raw in extras.items() if key != ORIGINAL_CATEGORY and not key.startswith(_ARGUMENT)})
+    parts += [f"{_json(key)}:{extra.arguments[key].decode()}" for key in sorted(extra.arguments)]
+    members.update(extra.members)
     if members:
         ordered = sorted(members, key=lambda key: BESIDE.get(key, -1))
         inner = ",".join(f"{_json(key)}:{bytes(members[key]).decode()}" for key in ordered)

@@ -66,8 +66,9 @@ def _passes(slices: pl.DataFrame) -> pl.DataFrame:
         # Sequence numbers count by thread.
         numbered = numbered.with_columns(forward=pl.when(is_backward).then("forward_thread").otherwise("record_thread"))
         keys = [*keys, "forward"]
-    forward = numbered.filter(~is_backward).sort("start_ns", maintain_order=True).unique(keys, keep="last", maintain_order=True)
-    backward = numbered.filter(is_backward).sort("start_ns", maintain_order=True).unique(keys, keep="first", maintain_order=True)
+    numbered = numbered.sort("start_ns", maintain_order=True)
+    forward = numbered.filter(~is_backward).unique(keys, keep="last", maintain_order=True)
+    backward = numbered.filter(is_backward).unique(keys, keep="first", maintain_order=True)
     pairs = backward.join(forward, on=keys, suffix="_forward", maintain_order="left")
     pairs = pairs.filter(pl.col("start_ns_forward") <= pl.col("start_ns"))
     return pairs.select(

@@ -13,10 +13,38 @@ from kinetoscope.trace.issues import Issues
 from kinetoscope.trace.metadata import Metadata, ProcessInfo, ThreadInfo
 
 # What Kineto itself writes; other members were added by the recorded program.
-_SOURCE = frozenset({"schemaVersion", "displayTimeUnit", "INFO", "WARNING", "ERROR", "VERBOSE", "STATS", "UST_LOGGER_MARK_COMPLETED",
-                     "systemTraceEvents", "otherData", "stackFrames", "samples", "controllerTraceDataKey", "powerTraceAsString",
-                     "cupti_version", "cuda_runtime_version", "cuda_driver_version", "roctracer_version", "hip_runtime_version",
-                     "hip_driver_version"})  # fmt: skip
+_SOURCE = frozenset(
+    {
+        "schemaVersion",
+        "displayTimeUnit",
+        "INFO",
+        "WARNING",
+        "ERROR",
+        "VERBOSE",
+        "STATS",
+        "UST_LOGGER_MARK_COMPLETED",
+        "systemTraceEvents",
+        "otherData",
+        "stackFrames",
+        "samples",
+        "controllerTraceDataKey",
+        "powerTraceAsString",
+        "cupti_version",
+        "cuda_runtime_version",
+        "cuda_driver_version",
+        "roctracer_version",
+        "hip_runtime_version",
+        "hip_driver_version",
+    }
+)
+# Member -> field of the metadata, and its type.
+_FIELDS: tuple[tuple[str, str, type], ...] = (
+    ("trace_id", "trace_id", str),
+    ("traceName", "trace_name", str),
+    ("host_name", "host_name", str),
+    ("deviceProperties", "device_properties", list),
+    ("distributedInfo", "distributed", dict),
+)
 
 METADATA_EVENTS = "metadataEvents"
 """Member of ``Metadata.source`` that keeps metadata events which are no names, labels or places."""
@@ -56,8 +84,7 @@ def decode_members(members: Mapping[str, msgspec.Raw], issues: Issues) -> tuple[
     if isinstance(base, int) and not isinstance(base, bool) and -(2**62) < base < 2**62:
         metadata.base_time_ns = base
         del values["baseTimeNanoseconds"]
-    for key, field, kind in (("trace_id", "trace_id", str), ("traceName", "trace_name", str), ("host_name", "host_name", str),
-                             ("deviceProperties", "device_properties", list), ("distributedInfo", "distributed", dict)):  # fmt: skip
+    for key, field, kind in _FIELDS:
         if isinstance(values.get(key), kind):
             setattr(metadata, field, values.pop(key))
     for key in OPTIONS:

@@ -56,7 +56,6 @@ BESIDE: Mapping[str, int] = MappingProxyType({key: place for place, key in enume
 """Members kept under :data:`MEMBERS` that are written beside the arguments again -> their order."""
 
 
-
 @dataclass(frozen=True)
 class Argument:
     """An argument that has a column. ``kind``: int, list (JSON text kept as it is), text, bool, device_type."""

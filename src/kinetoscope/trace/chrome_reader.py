@@ -48,7 +48,11 @@ _BLANK = b"\x00 \t\r\n"
 # A file has one list of events; more than this are not looked for.
 _MOST_LISTS = 100
 # Without these, an object with no events is no trace.
-_KINETO_MEMBERS = frozenset({"schemaVersion", "deviceProperties", "baseTimeNanoseconds", "distributedInfo", "displayTimeUnit", "traceName"})
+_KINETO_MEMBERS = frozenset(
+    {"schemaVersion", "deviceProperties", "baseTimeNanoseconds", "distributedInfo", "displayTimeUnit", "traceName"}
+)
+# A member that stands alone on a line: a plain value, and nothing after it that a repair would be needed for.
+_LINE = re.compile(r'"(\w[\w .]{0,100})"\s*:\s*("(?:[^"\\\n]|\\.)*"|-?\d+(?:\.\d+)?|\[\]|true|false|null)\s*,?\s*(?=[\n}]|$)')
 
 
 def read_chrome(path: str | os.PathLike[str]) -> Trace:
@@ -105,7 +109,8 @@ def _trace(file: _File, issues: Issues) -> Trace:
     chrome_metadata.names(builder.metadata_events, builder.ids, metadata)
     frame = builder.frame()
     if own.derived_flows:
-        frame = frame.filter(~pl.col("category").is_in(["ac2g", "fwdbwd"]).fill_null(False) | ~pl.col("phase").is_in(["s", "f"]))
+        derived = pl.col("category").is_in(["ac2g", "fwdbwd"]).fill_null(False) & pl.col("phase").is_in(["s", "f"])
+        frame = frame.filter(~derived)
         frame = frame.with_columns(id=pl.int_range(pl.len(), dtype=pl.Int64))
     if frame["phase"].is_in(["B", "E"]).any():
         frame = _join_halves(frame, issues)
@@ -264,21 +269,22 @@ class _File:
         if match.group(1) == b"null":
             self._after(self._more(text, 1 << 40)[match.end() :], may_list=False)
             return
-        rest: bytes | None = text[match.end() :]
+        text = text[match.end() :]
         for further in range(_MOST_LISTS + 1):
-            after = self._events(rest, in_object=True)
-            if after is None:
-                break
-            rest = self._after(after, may_list=further < _MOST_LISTS)
+            after = self._events(text, in_object=True)
+            rest = None if after is None else self._after(after, may_list=further < _MOST_LISTS)
             if rest is None:
-                break
+                return
             self.issues.found("further lists of events", place=_shown(rest.strip()))
+            text = rest
 
     def _no_events(self, text: bytes) -> None:
         self._members(text)
         if not self.members.keys() & _KINETO_MEMBERS:
             keys = ", ".join(list(self.members)[:8])
-            what = "an execution trace of torch" if "nodes" in self.members else f"a JSON object with {keys or 'nothing inside'}"
+            what = (
+                "an execution trace of torch" if "nodes" in self.members else f"a JSON object with {keys or 'nothing inside'}"
+            )
             raise TraceError(f"{self.name} holds no trace events: it looks like {what}")
 
     def _members(self, text: bytes) -> None:
@@ -304,7 +310,7 @@ class _File:
 
     def _lines(self, text: str) -> None:
         """Members of an object that is beyond repair: those that stand alone on a line, as Kineto writes them."""
-        for match in re.finditer(r'"(\w[\w .]{0,100})"\s*:\s*("(?:[^"\\\n]|\\.)*"|-?\d+(?:\.\d+)?|\[\]|true|false|null)\s*,?\s*(?=[\n}]|$)', text):
+        for match in _LINE.finditer(text):
             try:
                 self.members[match.group(1)] = Raw(msgspec.json.encode(msgspec.json.decode(match.group(2))))
             except msgspec.DecodeError:
@@ -330,7 +336,8 @@ class _File:
         if body.strip(_BLANK) == b"{}":
             return None
         if may_list:
-            match = next((one for one in islice(_EVENTS.finditer(body), 16) if one.group(1) == b"[" and _is_member(body, one)), None)
+            lists = (one for one in islice(_EVENTS.finditer(body), 16) if one.group(1) == b"[")
+            match = next((one for one in lists if _is_member(body, one)), None)
             if match is not None:
                 self._members(body[: match.start()].rstrip().removesuffix(b",") + b"}")
                 return body[match.end() :]

@@ -49,86 +49,97 @@ def repair_object(text: str, start: int = 0) -> Repaired | None:
 
 
 class _Walk:
+    """One walk through the text. ``wants`` is what must come next: a key, a colon, a value or a comma."""
+
     def __init__(self, text: str, start: int, quote_escapes: bool) -> None:
         self.text = text
         self.place = start
         self.quote_escapes = quote_escapes
         self.out: list[str] = []
         self.changes: Counter[str] = Counter()
+        self.stack: list[str] = []
+        self.wants = "value"
 
     def walk(self) -> Repaired | None:
-        text = self.text
-        stack: list[str] = []
-        wants = "value"
+        steps = {"key": self._key, "colon": self._colon, "value": self._value, "comma": self._comma}
         while True:
-            match = _SPACE.match(text, self.place)
+            match = _SPACE.match(self.text, self.place)
             self.place = match.end() if match else self.place
-            if self.place >= len(text):
+            if self.place >= len(self.text):
                 return None
-            character = text[self.place]
-            if character in "}]":
-                if not stack or stack[-1] != character or wants == "colon":
-                    return None
-                if self.out[-1] == ",":
-                    self.out.pop()
-                    self.changes["trailing commas"] += 1
-                elif wants == "value" and character == "}":
-                    self.out.append("null")
-                    self.changes["missing values"] += 1
-                stack.pop()
-                self.out.append(character)
-                self.place += 1
-                wants = "comma"
-                if not stack:
-                    return Repaired("".join(self.out), self.place, self.changes)
-            elif wants == "comma":
-                if character == ",":
-                    self.out.append(",")
-                    self.place += 1
-                elif character == ":":
-                    return None
-                else:
-                    self.out.append(",")
-                    self.changes["missing commas"] += 1
-                wants = "key" if stack[-1] == "}" else "value"
-            elif wants == "key":
-                if character == ",":
-                    self.place += 1
-                    self.changes["trailing commas"] += 1
-                elif character != '"' or not self._string(_ENDS_KEY):
-                    return None
-                else:
-                    wants = "colon"
-            elif wants == "colon":
-                if character != ":":
-                    return None
-                self.out.append(":")
-                self.place += 1
-                wants = "value"
-            elif character in "{[":
-                stack.append("}" if character == "{" else "]")
-                if len(stack) > _DEEPEST:
-                    return None
-                self.out.append(character)
-                self.place += 1
-                wants = "key" if character == "{" else "value"
-            elif character == ",":
-                # An empty place: null in an object, nothing in a list.
-                if stack and stack[-1] == "}":
-                    self.out.append("null")
-                    self.changes["missing values"] += 1
-                    wants = "comma"
-                else:
-                    self.place += 1
-                    self.changes["trailing commas"] += 1
-            elif character == '"':
-                if not stack or not self._string(_ENDS_VALUE if stack[-1] == "}" else _ENDS_ITEM):
-                    return None
-                wants = "comma"
-            else:
-                if not stack or not self._bare():
-                    return None
-                wants = "comma"
+            character = self.text[self.place]
+            step = self._close if character in "}]" else steps[self.wants]
+            if not step(character):
+                return None
+            if not self.stack:
+                return Repaired("".join(self.out), self.place, self.changes)
+
+    def _take(self, character: str, wants: str) -> bool:
+        self.out.append(character)
+        self.place += 1
+        self.wants = wants
+        return True
+
+    def _close(self, character: str) -> bool:
+        if not self.stack or self.stack[-1] != character or self.wants == "colon":
+            return False
+        if self.out[-1] == ",":
+            self.out.pop()
+            self.changes["trailing commas"] += 1
+        elif self.wants == "value" and character == "}":
+            self.out.append("null")
+            self.changes["missing values"] += 1
+        self.stack.pop()
+        return self._take(character, "comma")
+
+    def _comma(self, character: str) -> bool:
+        wants = "key" if self.stack[-1] == "}" else "value"
+        if character == ",":
+            return self._take(",", wants)
+        if character == ":":
+            return False
+        self.out.append(",")
+        self.changes["missing commas"] += 1
+        self.wants = wants
+        return True
+
+    def _key(self, character: str) -> bool:
+        if character == ",":
+            self.place += 1
+            self.changes["trailing commas"] += 1
+            return True
+        if character != '"' or not self._string(_ENDS_KEY):
+            return False
+        self.wants = "colon"
+        return True
+
+    def _colon(self, character: str) -> bool:
+        return character == ":" and self._take(":", "value")
+
+    def _value(self, character: str) -> bool:
+        if character in "{[":
+            self.stack.append("}" if character == "{" else "]")
+            return len(self.stack) <= _DEEPEST and self._take(character, "key" if character == "{" else "value")
+        if not self.stack:
+            return False
+        in_object = self.stack[-1] == "}"
+        if character == ",":
+            return self._empty_place(in_object)
+        if not (self._string(_ENDS_VALUE if in_object else _ENDS_ITEM) if character == '"' else self._bare()):
+            return False
+        self.wants = "comma"
+        return True
+
+    def _empty_place(self, in_object: bool) -> bool:
+        """A comma where a value should stand: null in an object, nothing in a list."""
+        if in_object:
+            self.out.append("null")
+            self.changes["missing values"] += 1
+            self.wants = "comma"
+        else:
+            self.place += 1
+            self.changes["trailing commas"] += 1
+        return True
 
     def _bare(self) -> bool:
         match = _BARE.match(self.text, self.place)

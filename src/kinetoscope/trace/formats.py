@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from itertools import chain
 from pathlib import Path
 from tempfile import NamedTemporaryFile
 from typing import TYPE_CHECKING
 
-from kinetoscope.trace import chrome_reader, chrome_writer, parquet, sources
+from kinetoscope.trace import chrome_reader, chrome_writer, parquet, sources, speedscope_writer, table_writers
 from kinetoscope.trace.issues import Issues
 
 if TYPE_CHECKING:
@@ -44,12 +45,32 @@ def read(path: str | os.PathLike[str]) -> Trace:
     return chrome_reader.read_chrome(path)
 
 
+Writer = Callable[["Trace", "str | os.PathLike[str]"], None]
+
+# The longer suffix first where one ends in another.
+_WRITERS: dict[str, Writer] = {
+    ".parquet": lambda trace, path: parquet.write_parquet(trace.events, trace.metadata, path),
+    ".speedscope.json": speedscope_writer.write_speedscope,
+    ".json": chrome_writer.write_chrome,
+    ".json.gz": chrome_writer.write_chrome,
+    ".csv": lambda trace, path: table_writers.write_csv(trace.events, path),
+    ".ndjson": lambda trace, path: table_writers.write_ndjson(trace.events, path),
+    ".jsonl": lambda trace, path: table_writers.write_ndjson(trace.events, path),
+    ".arrow": lambda trace, path: table_writers.write_arrow(trace.events, path),
+    ".feather": lambda trace, path: table_writers.write_arrow(trace.events, path),
+}
+
+
 def write(trace: Trace, path: str | os.PathLike[str]) -> None:
-    """Write a trace in the format that the suffix names."""
+    """Write a trace in the format that the suffix names.
+
+    Raises:
+        ValueError: the suffix names no format; the message lists those there are.
+        OSError: the file cannot be written.
+    """
     name = Path(path).name.lower()
-    if name.endswith(".parquet"):
-        parquet.write_parquet(trace.events, trace.metadata, path)
-    elif name.endswith((".json", ".json.gz")):
-        chrome_writer.write_chrome(trace, path)
-    else:
-        raise ValueError(f"{os.fspath(path)}: unknown suffix; write to .parquet, .json or .json.gz")
+    for suffix, writer in _WRITERS.items():
+        if name.endswith(suffix):
+            writer(trace, path)
+            return
+    raise ValueError(f"{os.fspath(path)}: unknown suffix; write to {', '.join(_WRITERS)}")
