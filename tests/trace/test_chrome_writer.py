@@ -70,11 +70,22 @@ def test_names_of_any_text() -> None:
 
 
 def test_an_event_as_kineto_writes_it() -> None:
-    event = slice_("aten::add", 5269136370060.966, 16.5, args={
-        "External id": 9, "Sequence number": 1, "Fwd thread id": 0, "Record function id": 0,
-        "Concrete Inputs": ["", "nan", "1"], "Input type": ["float", "Scalar"], "Input Strides": [[1], []],
-        "Input Dims": [[8], [4, 8]], "Ev Idx": 8,
-    })  # fmt: skip
+    event = slice_(
+        "aten::add",
+        5269136370060.966,
+        16.5,
+        args={
+            "External id": 9,
+            "Sequence number": 1,
+            "Fwd thread id": 0,
+            "Record function id": 0,
+            "Concrete Inputs": ["", "nan", "1"],
+            "Input type": ["float", "Scalar"],
+            "Input Strides": [[1], []],
+            "Input Dims": [[8], [4, 8]],
+            "Ev Idx": 8,
+        },
+    )
     (got,) = written(parse([event]))["traceEvents"]
     assert got == event
     text = b"".join(chrome_blocks(parse([event])))
@@ -89,13 +100,41 @@ def test_times_keep_their_nanoseconds() -> None:
 
 def test_memory_and_device_rows() -> None:
     trace = table(
-        {"phase": "i", "category": "cpu_instant_event", "name": "[memory]", "duration_ns": None, "address": 140, "bytes": -512,
-         "total_allocated": 1, "total_reserved": 2, "device_type": "cpu"},
-        {"phase": "i", "category": "cpu_instant_event", "name": "[memory]", "duration_ns": None, "address": 7, "bytes": 8,
-         "total_allocated": 3, "total_reserved": 4, "device_type": "cuda", "device": 1},
-        {"category": "gpu_memcpy", "name": "Memcpy HtoD", "process": 1, "thread": 7, "device": 1, "stream": 7, "bytes": 64,
-         "correlation": 5, "device_type": "cuda"},
-    )  # fmt: skip
+        {
+            "phase": "i",
+            "category": "cpu_instant_event",
+            "name": "[memory]",
+            "duration_ns": None,
+            "address": 140,
+            "bytes": -512,
+            "total_allocated": 1,
+            "total_reserved": 2,
+            "device_type": "cpu",
+        },
+        {
+            "phase": "i",
+            "category": "cpu_instant_event",
+            "name": "[memory]",
+            "duration_ns": None,
+            "address": 7,
+            "bytes": 8,
+            "total_allocated": 3,
+            "total_reserved": 4,
+            "device_type": "cuda",
+            "device": 1,
+        },
+        {
+            "category": "gpu_memcpy",
+            "name": "Memcpy HtoD",
+            "process": 1,
+            "thread": 7,
+            "device": 1,
+            "stream": 7,
+            "bytes": 64,
+            "correlation": 5,
+            "device_type": "cuda",
+        },
+    )
     first, second, copy = (event for event in written(trace)["traceEvents"] if event["ph"] in "Xi")
     assert first["args"] == {
         "Total Reserved": 2,
@@ -114,18 +153,32 @@ def test_memory_and_device_rows() -> None:
 
 
 def test_columns_that_kineto_does_not_write() -> None:
-    trace = table({"name": "a", "scope": 7, "is_async": True, "record_thread": 3, "overload_name": 'Te"nsor', "flops": 12,
-                   "module": "net.0", "stack": "f.py(1): f\ng.py(2): g"},
-                  {"name": "b", "is_async": False, "stack": "one;two", "rank": 4},
-                  {"name": "c", "stack": "one;two\nthree"})  # fmt: skip
+    trace = table(
+        {
+            "name": "a",
+            "scope": 7,
+            "is_async": True,
+            "record_thread": 3,
+            "overload_name": 'Te"nsor',
+            "flops": 12,
+            "module": "net.0",
+            "stack": "f.py(1): f\ng.py(2): g",
+        },
+        {"name": "b", "is_async": False, "stack": "one;two", "rank": 4},
+        {"name": "c", "stack": "one;two\nthree"},
+    )
     columns = ["scope", "is_async", "record_thread", "overload_name", "flops", "module", "stack", "rank"]
     assert again(trace).events.select(columns).rows() == trace.events.select(columns).rows()
     assert written(trace)["traceEvents"][0]["args"]["Call stack"] == "f.py(1): f;g.py(2): g"
 
 
 def test_text_that_is_no_json_in_json_columns() -> None:
-    trace = table({"name": "a", "input_shapes": "[[1, ", "args": "{not json"}, {"name": "b", "input_types": "['float']", "args": " {} "},
-                  {"name": "c", "args": '[1]'}, {"name": "d", "args": '{"x": [1, 2]}'})  # fmt: skip
+    trace = table(
+        {"name": "a", "input_shapes": "[[1, ", "args": "{not json"},
+        {"name": "b", "input_types": "['float']", "args": " {} "},
+        {"name": "c", "args": "[1]"},
+        {"name": "d", "args": '{"x": [1, 2]}'},
+    )
     a, b, c, d = written(trace)["traceEvents"]
     assert a["args"] == {"Input Dims": "[[1, ", "args text": "{not json"}
     assert b["args"] == {"Input type": "['float']"}
@@ -141,11 +194,28 @@ def test_rows_without_anything() -> None:
 
 def test_metadata_of_any_kind() -> None:
     user = {
-        "quote": 'a "b" \\ c', "nan": math.nan, "deep": {"a": [1, {"b": None}]}, "half": "\ud83d", "traceEvents": "mine",
-        "schemaVersion": 99, "big": 2**70, "with_stack": "yes", "tuple": (1, 2), 5: "number",
-    }  # fmt: skip
-    trace = table({"name": "a"}, user=user, options={"with_stack": True, "schedule": {"wait": 1}}, trace_id="id", base_time_ns=17,
-                  distributed={"rank": 2, "backend": "gloo"}, device_properties=[{"id": 0}], steps=[3], versions={"torch": "2.13"})  # fmt: skip
+        "quote": 'a "b" \\ c',
+        "nan": math.nan,
+        "deep": {"a": [1, {"b": None}]},
+        "half": "\ud83d",
+        "traceEvents": "mine",
+        "schemaVersion": 99,
+        "big": 2**70,
+        "with_stack": "yes",
+        "tuple": (1, 2),
+        5: "number",
+    }
+    trace = table(
+        {"name": "a"},
+        user=user,
+        options={"with_stack": True, "schedule": {"wait": 1}},
+        trace_id="id",
+        base_time_ns=17,
+        distributed={"rank": 2, "backend": "gloo"},
+        device_properties=[{"id": 0}],
+        steps=[3],
+        versions={"torch": "2.13"},
+    )
     data = written(trace)
     assert data["with_stack"] == 1
     assert data["baseTimeNanoseconds"] == 17
@@ -166,9 +236,9 @@ def test_names_of_processes_and_threads() -> None:
         {"name": "a", "process": -(2**32) - 5, "thread": 7},
         processes=[ProcessInfo(1, "python", "CPU", 3), ProcessInfo(-(2**32) - 5, sort_index=0)],
         threads=[ThreadInfo(1, 2, 'thread "2"', 9), ThreadInfo(-(2**32) - 5, 7, "t")],
-        text_ids={str(-(2**32) - 5): "Spa\"ns"},
+        text_ids={str(-(2**32) - 5): 'Spa"ns'},
         source={"metadataEvents": [{"name": "odd", "pid": 1, "tid": 2, "args": {"x": 1}}]},
-    )  # fmt: skip
+    )
     events = written(trace)["traceEvents"]
     told = [(event["name"], event["pid"], event["tid"], event["args"]) for event in events if event["ph"] == "M"]
     assert told == [
@@ -185,8 +255,10 @@ def test_names_of_processes_and_threads() -> None:
 
 
 def test_arrows_are_written_as_they_were_read() -> None:
-    arrows = [{"ph": "s", "id": 5, "pid": 1, "tid": 2, "ts": 1.5, "cat": "ac2g", "name": "ac2g"},
-              {"ph": "f", "id": 5, "pid": 0, "tid": 7, "ts": 2.5, "cat": "ac2g", "name": "ac2g", "bp": "e"}]  # fmt: skip
+    arrows = [
+        {"ph": "s", "id": 5, "pid": 1, "tid": 2, "ts": 1.5, "cat": "ac2g", "name": "ac2g"},
+        {"ph": "f", "id": 5, "pid": 0, "tid": 7, "ts": 2.5, "cat": "ac2g", "name": "ac2g", "bp": "e"},
+    ]
     assert written(parse(arrows))["traceEvents"] == arrows
 
 
@@ -195,11 +267,35 @@ def test_arrows_that_follow_from_the_table() -> None:
         {"name": "forward", "start_ns": 0, "duration_ns": 50, "sequence_number": 4, "record_thread": 1, "scope": 0},
         {"name": "inner", "start_ns": 10, "duration_ns": 20, "sequence_number": 4, "record_thread": 1, "scope": 0},
         {"name": "cudaLaunchKernel", "category": "cuda_runtime", "start_ns": 12, "duration_ns": 3, "correlation": 77},
-        {"name": "kernel", "category": "kernel", "process": 0, "thread": 7, "start_ns": 40, "duration_ns": 9, "correlation": 77},
-        {"name": "backward", "start_ns": 90, "duration_ns": 9, "sequence_number": 4, "record_thread": 2, "forward_thread": 1, "scope": 1,
-         "thread": 3},
-        {"name": "other thread", "start_ns": 20, "duration_ns": 9, "sequence_number": 4, "record_thread": 5, "scope": 0, "thread": 9},
-    )  # fmt: skip
+        {
+            "name": "kernel",
+            "category": "kernel",
+            "process": 0,
+            "thread": 7,
+            "start_ns": 40,
+            "duration_ns": 9,
+            "correlation": 77,
+        },
+        {
+            "name": "backward",
+            "start_ns": 90,
+            "duration_ns": 9,
+            "sequence_number": 4,
+            "record_thread": 2,
+            "forward_thread": 1,
+            "scope": 1,
+            "thread": 3,
+        },
+        {
+            "name": "other thread",
+            "start_ns": 20,
+            "duration_ns": 9,
+            "sequence_number": 4,
+            "record_thread": 5,
+            "scope": 0,
+            "thread": 9,
+        },
+    )
     arrows = [event for event in written(trace)["traceEvents"] if event["ph"] in "sf"]
     ends: dict[tuple[str, int], dict[str, Any]] = {}
     for event in arrows:

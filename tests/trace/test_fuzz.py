@@ -29,8 +29,34 @@ CASES = int(os.environ.get("KINETOSCOPE_FUZZ_CASES", "400"))
 SEED = int(os.environ.get("KINETOSCOPE_FUZZ_SEED", "0"))
 GROUPS = 20
 
-PLANTS = [b'"', b"\\", b"\n", b"\x00", b"\xff", b"{", b"}", b"[", b"]", b",", b":", b"NaN", b"-inf", b"null", b"true", b"1e999",
-          b"-", b"9" * 30, b"\\u", b"\\ud800", b'"ph": "B"', b'"ts": null', b'"traceEvents": [', b"}, {", b"\xef\xbb\xbf", b" " * 300]  # fmt: skip
+PLANTS = [
+    b'"',
+    b"\\",
+    b"\n",
+    b"\x00",
+    b"\xff",
+    b"{",
+    b"}",
+    b"[",
+    b"]",
+    b",",
+    b":",
+    b"NaN",
+    b"-inf",
+    b"null",
+    b"true",
+    b"1e999",
+    b"-",
+    b"9" * 30,
+    b"\\u",
+    b"\\ud800",
+    b'"ph": "B"',
+    b'"ts": null',
+    b'"traceEvents": [',
+    b"}, {",
+    b"\xef\xbb\xbf",
+    b" " * 300,
+]
 
 
 @cache

@@ -88,7 +88,8 @@ def nanoseconds(values: Sequence[Any]) -> tuple[Ints, Bools]:
 def _divide_half_even(series: pl.Series, by: int) -> pl.Series:
     whole, rest = series // by, series % by
     up = (rest > by // 2) | ((rest == by // 2) & (whole % 2 == 1))
-    return whole + up.cast(pl.Int64)
+    rounded: pl.Series = whole + up.cast(pl.Int64)
+    return rounded
 
 
 def _exact(text: str) -> int | None:

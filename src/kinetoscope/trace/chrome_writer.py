@@ -146,18 +146,17 @@ def _metadata_events(metadata: Metadata, first_ns: int) -> list[dict[str, Any]]:
 
     events = []
     for process in metadata.processes:
-        for name, key, value in (("process_name", "name", process.name), ("process_labels", "labels", process.labels),
-                                 ("process_sort_index", "sort_index", process.sort_index)):  # fmt: skip
-            if value is not None:
-                events.append(event(name, process.process, 0, key, value))
+        told = (
+            ("process_name", "name", process.name),
+            ("process_labels", "labels", process.labels),
+            ("process_sort_index", "sort_index", process.sort_index),
+        )
+        events += [event(name, process.process, 0, key, value) for name, key, value in told if value is not None]
     for thread in metadata.threads:
-        for name, key, value in (("thread_name", "name", thread.name), ("thread_sort_index", "sort_index", thread.sort_index)):
-            if value is not None:
-                events.append(event(name, thread.process, thread.thread, key, value))
-    for other in metadata.source.get(chrome_metadata.METADATA_EVENTS, []):
-        if isinstance(other, dict):
-            events.append({"ph": "M", "ts": time, **other})
-    return events
+        said = (("thread_name", "name", thread.name), ("thread_sort_index", "sort_index", thread.sort_index))
+        events += [event(name, thread.process, thread.thread, key, value) for name, key, value in said if value is not None]
+    others = metadata.source.get(chrome_metadata.METADATA_EVENTS, [])
+    return events + [{"ph": "M", "ts": time, **other} for other in others if isinstance(other, dict)]
 
 
 class _Lines:
@@ -170,44 +169,53 @@ class _Lines:
     def text(self, frame: pl.DataFrame) -> str:
         """The events of ``frame``, joined by commas and line breaks."""
         filled = {name for name in frame.columns if frame[name].null_count() < frame.height}
-        given = frame["args"]
-        lifted = bp_s = None
+        lifted: list[pl.Series] = []
+        says_binding: pl.Expr = pl.lit(False)
         if "args" in filled:
-            given, lifted, bp_s = _own_arguments(given)
-            frame = frame.with_columns(args=given)
-        pieces: list[pl.Series | pl.Expr] = [pl.lit('{"ph":'), _quoted(frame["phase"].fill_null("X"))]
+            inner, members, defaults = _own_arguments(frame["args"])
+            frame = frame.with_columns(args=inner)
+            if members is not None and defaults is not None:
+                lifted, says_binding = [members], pl.lit(pl.Series(defaults))
+        pieces: list[pl.Series | pl.Expr] = [
+            *self._kind(frame, filled, says_binding),
+            *self._place(frame, filled),
+            *lifted,
+            *self._arguments_member(frame, filled),
+            pl.lit("}"),
+        ]
+        line = pl.concat_str(pieces, ignore_nulls=True)
+        return str(frame.select(line.str.join(",\n")).item())
 
-        def member(key: str, value: pl.Series | pl.Expr) -> None:
-            pieces.append(pl.lit(f',"{key}":') + value)
-
+    def _kind(self, frame: pl.DataFrame, filled: set[str], says_binding: pl.Expr) -> Iterator[pl.Expr]:
+        """Phase, number, name; what Kineto writes on every arrow's end and instant, unless the row says otherwise."""
+        yield pl.lit('{"ph":')
+        yield _quoted(frame["phase"].fill_null("X"))
         if "flow_id" in filled:
-            member("id", pl.col("flow_id").cast(pl.String))
+            yield _member("id", pl.col("flow_id").cast(pl.String))
         phases = set(frame["phase"].unique().to_list())
-        kept = pl.Series(bp_s) if bp_s is not None else pl.lit(False)
-        if "f" in phases:
-            pieces.append(pl.when((pl.col("phase") == "f") & ~kept).then(pl.lit(',"bp":"e"')))
-        if "i" in phases:
-            pieces.append(pl.when((pl.col("phase") == "i") & ~kept).then(pl.lit(',"s":"t"')))
+        for phase, text in (("f", ',"bp":"e"'), ("i", ',"s":"t"')):
+            if phase in phases:
+                yield pl.when((pl.col("phase") == phase) & ~says_binding).then(pl.lit(text))
         for key, column in (("cat", "category"), ("name", "name")):
             if column in filled:
-                member(key, _quoted(frame[column]))
+                yield _member(key, _quoted(frame[column]))
+
+    def _place(self, frame: pl.DataFrame, filled: set[str]) -> Iterator[pl.Expr]:
+        """Process, thread and time."""
         for key, column in (("pid", "process"), ("tid", "thread")):
             if column in filled:
                 number = frame[column].cast(pl.String)
-                member(key, number.replace(self.ids) if self.ids else number)
-        member("ts", _microseconds(frame["start_ns"].fill_null(0)))
+                yield _member(key, pl.lit(number.replace(self.ids) if self.ids else number))
+        yield _member("ts", _microseconds(frame["start_ns"].fill_null(0)))
         if "duration_ns" in filled:
-            pieces.append(pl.when(pl.col("phase") == "X").then(pl.lit(',"dur":') + _microseconds(frame["duration_ns"])))
-        if lifted is not None:
-            pieces.append(lifted)
+            yield pl.when(pl.col("phase") == "X").then(_member("dur", _microseconds(frame["duration_ns"])))
+
+    def _arguments_member(self, frame: pl.DataFrame, filled: set[str]) -> Iterator[pl.Series]:
         arguments = self._arguments(frame, filled)
         if arguments:
             inner = pl.concat_str(arguments, separator=",", ignore_nulls=True)
             joined = frame.select(inner=inner).to_series()
-            pieces.append(pl.select(pl.when(joined != "").then(pl.lit(',"args":{') + joined + pl.lit("}"))).to_series())
-        pieces.append(pl.lit("}"))
-        line = pl.concat_str(pieces, ignore_nulls=True)
-        return str(frame.select(line.str.join(",\n")).item())
+            yield pl.select(pl.when(joined != "").then(pl.lit(',"args":{') + joined + pl.lit("}"))).to_series()
 
     def _arguments(self, frame: pl.DataFrame, filled: set[str]) -> list[pl.Expr]:
         on_device = pl.col("category").is_in(DEVICE_CATEGORIES).fill_null(False)
@@ -219,9 +227,8 @@ class _Lines:
                 continue
             pieces.append(_argument(argument, frame))
         if MEMORY_CATEGORY in categories:
-            for argument in ON_MEMORY:
-                if argument.column in filled or argument.key == "Device Id":
-                    pieces.append(pl.when(is_memory).then(_argument(argument, frame)))
+            told = [argument for argument in ON_MEMORY if argument.column in filled or argument.key == "Device Id"]
+            pieces += [pl.when(is_memory).then(_argument(argument, frame)) for argument in told]
         if categories - {MEMORY_CATEGORY}:
             for argument in ON_DEVICE:
                 if argument.column in filled:
@@ -234,6 +241,10 @@ class _Lines:
     def _is_rank_of_all(self, frame: pl.DataFrame) -> bool:
         ranks = frame["rank"]
         return self.rank is not None and ranks.null_count() == 0 and bool((ranks == self.rank).all())
+
+
+def _member(key: str, value: pl.Expr) -> pl.Expr:
+    return pl.lit(f',"{key}":') + value
 
 
 def _argument(argument: Argument, frame: pl.DataFrame) -> pl.Expr:

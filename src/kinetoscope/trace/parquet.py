@@ -32,7 +32,8 @@ def atomic_path(path: Path) -> Iterator[Path]:
         OSError: the folder is missing or cannot be written; the message names it.
     """
     # The suffix stays last: writers choose compression by it.
-    with NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}.", suffix=".part" + "".join(path.suffixes), delete=False) as handle:
+    suffix = ".part" + "".join(path.suffixes)
+    with NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}.", suffix=suffix, delete=False) as handle:
         partial = Path(handle.name)
     try:
         yield partial
@@ -67,7 +68,7 @@ def read_parquet(path: str | os.PathLike[str]) -> tuple[pl.DataFrame, Metadata]:
         TraceError: the file is no Parquet file or no trace.
     """
     metadata = read_metadata(path)
-    frame = pl.read_parquet(path)
+    frame = pl.read_parquet(os.fspath(path))
     if "name" not in frame.columns or "start_ns" not in frame.columns:
         raise TraceError(f"{os.fspath(path)} is a Parquet file but no trace: it has no columns name and start_ns")
     return schema.conform(frame), metadata
@@ -83,7 +84,7 @@ def read_metadata(path: str | os.PathLike[str]) -> Metadata:
     """
     name = os.fspath(path)
     try:
-        footer = pl.read_parquet_metadata(path)
+        footer = pl.read_parquet_metadata(os.fspath(path))
     except FileNotFoundError:
         raise
     except Exception as error:

@@ -80,7 +80,7 @@ def open_source(name: str) -> BinaryIO:
 
 def _opened_url(name: str) -> BinaryIO:
     try:
-        import fsspec  # type: ignore[import-untyped]
+        import fsspec
     except ImportError as error:
         raise TraceError(f"{name}: reading from URLs needs fsspec (pip install fsspec)") from error
     try:
