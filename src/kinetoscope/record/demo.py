@@ -90,7 +90,7 @@ def train(steps: int) -> tuple[profile, list[float]]:
     from torch.utils.data import DataLoader
 
     from kinetoscope.record.activities import ProfilerActivity
-    from kinetoscope.record.demo_model import CharTransformer, Characters, standard_library_source
+    from kinetoscope.record.demo_model import Characters, CharTransformer, standard_library_source
     from kinetoscope.record.profiler import profile
     from kinetoscope.record.schedule import schedule
 
