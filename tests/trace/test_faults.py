@@ -331,6 +331,29 @@ def test_deep_nesting() -> None:
     assert trace.issues["unreadable events"] == 1
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"a":' * 100_000,
+        "[" * 100_000,
+        '[{"ph": "X", "name": "' + '"' * 50_000,
+        '[{"ph": "X", "name": "' + "\\" * 50_000,
+        "[" + '{"ph": "X", "name": "' * 5_000,
+        "[" + '{"ph": "X"}, {"name": ' * 5_000,
+        '{"a": "' + '"traceEvents": [' * 20_000,
+        "[" + "}, {" * 50_000,
+    ],
+)
+def test_hostile_text_ends(text: str) -> None:
+    """No more is asked than an answer: no trace, or an empty one with its faults."""
+    try:
+        trace = quietly(text)
+    except TraceError:
+        return
+    assert len(trace) == 0
+    assert trace.issues["no events"] == 1
+
+
 def test_gzip_cut_and_damaged(tmp_path: Path) -> None:
     whole = (TRACES / "gpu_user_annotations.json.gz").read_bytes()
     path = tmp_path / "t.json.gz"

@@ -43,6 +43,8 @@ _ANY_CUT = re.compile(rb"\}\s*,\s*(?=\{)")
 _EVENT_START = re.compile(r'\{\s*"(?:ph|cat|name|pid|tid|ts|dur|args|id|s|bp)"\s*:')
 _TRAILING = re.compile(r"trailing characters \(byte (\d+)\)")
 _PLACE = re.compile(r"\(byte (\d+)\)")
+# After so many lost events in a piece, less is tried for each further one: time must not grow with the damage.
+_MOST_FAILURES = 20
 # What may stand behind the end of a file: some disks leave zeros.
 _BLANK = b"\x00 \t\r\n"
 # A file has one list of events; more than this are not looked for.
@@ -292,7 +294,7 @@ class _File:
         try:
             self.members.update(_OBJECT.decode(text))
             return
-        except msgspec.DecodeError:
+        except (msgspec.DecodeError, RecursionError):
             pass
         readable = self._utf8(text)
         repaired = repair_object(readable, readable.find("{"))
@@ -446,6 +448,7 @@ class _File:
         place = 0
         end: int | None = None
         was_lost = False
+        failures = 0
         for number, start in enumerate(starts):
             if start < place:
                 # Inside an event that was taken already.
@@ -459,12 +462,13 @@ class _File:
             event, stop = self._event(readable, start, next_start)
             for further in (2, 3, 5, 9):
                 # What looked like the next event may stand inside this one.
-                if event is not None or number + further > len(starts):
+                if event is not None or failures > _MOST_FAILURES or number + further > len(starts):
                     break
                 later = starts[number + further] if number + further < len(starts) else len(readable)
                 event, stop = self._event(readable, start, later)
             if event is None:
                 stop = next_start
+                failures += 1
             if event is not None:
                 events.append(event)
             elif is_last and next_start == len(readable):
