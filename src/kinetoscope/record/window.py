@@ -120,7 +120,7 @@ class Window:
     def _table(self) -> Trace:
         text = self._kineto_text
         if text is None:
-            return _from_bindings(self)
+            return _ranked(_from_bindings(self))
         kineto = _parsed(text.document)
         base = int(self.result.trace_start_ns()) - kineto.metadata.base_time_ns
         trace = Trace(_with_bindings(kineto.events, self, base), kineto.metadata, kineto.issues)
@@ -129,7 +129,7 @@ class Window:
         steps = names.filter(names.str.starts_with(STEP_MARK).fill_null(False)).str.slice(len(STEP_MARK))
         trace.metadata.steps = sorted({int(step) for step in steps.to_list() if step.isdigit()})
         self._describe(trace.metadata)
-        return trace
+        return _ranked(trace)
 
     @cached_property
     def _kineto_text(self) -> KinetoText | None:
@@ -176,6 +176,14 @@ class Window:
             "with_modules": options.with_modules,
         }
         metadata.distributed = self.distributed or metadata.distributed
+
+
+def _ranked(trace: Trace) -> Trace:
+    """The trace with the rank of its distributed run in every row, as a trace that is read from a file has it."""
+    rank = trace.metadata.rank
+    if rank is None:
+        return trace
+    return Trace(trace.events.with_columns(rank=pl.lit(rank, dtype=pl.Int32)), trace.metadata, trace.issues)
 
 
 def _parsed(text: bytes) -> Trace:
