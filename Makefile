@@ -48,7 +48,7 @@ imports: $(DEVELOPS)
 	$(BIN)/lint-imports
 
 docs: $(DEVELOPS)
-	$(BIN)/mkdocs build --strict
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 bench: $(RECORDS)
 	$(BIN)/python bench/profiler.py $(BENCH_ARGS)

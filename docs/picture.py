@@ -15,7 +15,7 @@ from kinetoscope.record.demo import train
 from kinetoscope.show import terminal
 
 PICTURE = Path(__file__).parent / "images" / "operators.svg"
-WIDTH = 110
+WIDTH = 120
 ROWS = 12
 
 # As rich makes it, the picture fetches a font from the net; one that shows itself anywhere takes what is there.

@@ -26,6 +26,8 @@ BAR_WIDTH = 8
 NAME_WIDTH = 24
 """Least width that names get on a terminal; columns of less weight are left out for it."""
 
+_BETWEEN = 3
+"""What rich puts between two columns."""
 _CONTROL = {code: f"\\x{code:02x}" for code in [*range(0x20), *range(0x7F, 0xA0)]}
 _EIGHTHS = " ▏▎▍▌▋▊▉"
 _RECORD_OPTIONS = {
@@ -97,7 +99,7 @@ def coloured(operators: Operators, console: Console) -> Table:
         pad_edge=False,
         expand=False,
     )
-    for column in columns:
+    for column, width in zip(columns, _widths(columns, operators, console.width), strict=True):
         style = "cyan" if column.header == "Name" else "bold" if column.sort == operators.sorted_by else None
         table.add_column(
             column.header,
@@ -105,7 +107,7 @@ def coloured(operators: Operators, console: Console) -> Table:
             no_wrap=True,
             overflow="ellipsis",
             style=style,
-            min_width=NAME_WIDTH if column.header == "Name" else None,
+            width=width,
         )
     for row in operators.rows.iter_rows(named=True):
         cells = []
@@ -184,7 +186,7 @@ def _flops(count: int) -> str:
 
 def _fitting(columns: list[_Column], operators: Operators, width: int) -> tuple[list[_Column], list[_Column]]:
     """Columns that fit the width, and those that do not. What is sorted by stays, as the name does."""
-    taken = {id(column): _width(column, operators) for column in columns}
+    taken = {id(column): _least_width(column, operators) + _BETWEEN for column in columns}
     kept = list(columns)
     while sum(taken[id(column)] for column in kept) > width:
         loose = [column for column in kept if column.weight < 9 and column.sort != operators.sorted_by]
@@ -195,15 +197,28 @@ def _fitting(columns: list[_Column], operators: Operators, width: int) -> tuple[
     return kept, [column for column in columns if column not in kept]
 
 
-def _width(column: _Column, operators: Operators) -> int:
-    padding = 2
+def _widths(columns: list[_Column], operators: Operators, width: int) -> list[int]:
+    """Width of each column: texts give way as far as they may, the longest first; a number that is cut says nothing."""
+    widths = [_full_width(column, operators) for column in columns]
+    least = [_least_width(column, operators) for column in columns]
+    excess = sum(widths) + len(widths) * _BETWEEN - width
+    for place in sorted(range(len(columns)), key=lambda place: least[place] - widths[place]):
+        given = max(0, min(excess, widths[place] - least[place]))
+        widths[place] -= given
+        excess -= given
+    return widths
+
+
+def _full_width(column: _Column, operators: Operators) -> int:
     cells = [len(_clean(column.cell(row))) for row in operators.rows.iter_rows(named=True)]
-    width = max([len(column.header), *cells])
+    return max([len(column.header), *cells]) + (BAR_WIDTH + 1 if column.share is not None else 0)
+
+
+def _least_width(column: _Column, operators: Operators) -> int:
+    width = _full_width(column, operators)
     if column.header == "Name":
-        return min(width, NAME_WIDTH) + padding
-    if column.text:
-        return min(width, 2 * NAME_WIDTH) + padding
-    return width + (BAR_WIDTH + 1 if column.share is not None else 0) + padding
+        return min(width, NAME_WIDTH)
+    return min(width, 2 * NAME_WIDTH) if column.text else width
 
 
 def _bar(share: float) -> str:
