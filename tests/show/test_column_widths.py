@@ -36,7 +36,7 @@ def drawn(width: int) -> list[str]:
     return console.file.getvalue().splitlines()  # type: ignore[attr-defined]
 
 
-@pytest.mark.parametrize("width", [56, 80, 100, 120, 160, 240])
+@pytest.mark.parametrize("width", [64, 80, 100, 120, 160, 240])
 def test_no_number_and_no_header_is_cut(width: int) -> None:
     lines = drawn(width)
     assert max(map(len, lines)) <= width
@@ -53,4 +53,11 @@ def test_a_name_is_whole_where_there_is_room_and_cut_only_where_there_is_not() -
     assert LONG in drawn(240)[4]
     assert "…" in drawn(80)[4]
     assert "not shown for want of width" not in " ".join(drawn(240))
-    assert "not shown for want of width: CPU avg" in " ".join(drawn(80))
+    assert "not shown for want of width: CPU total, CPU avg, CPU mem, Self CPU mem" in " ".join(drawn(80))
+
+
+def test_bars_begin_in_one_column() -> None:
+    _, _, _, first, second, *_ = drawn(120)
+    assert " 80.0% ██████▍ " in first
+    assert first.index("%") == second.index("%")
+    assert first.index("█") == second.index("█")

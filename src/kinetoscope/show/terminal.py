@@ -103,7 +103,8 @@ def coloured(operators: Operators, console: Console) -> Table:
         style = "cyan" if column.header == "Name" else "bold" if column.sort == operators.sorted_by else None
         table.add_column(
             column.header,
-            justify="left" if column.text else "right",
+            # rich cuts the blanks behind a bar when it aligns to the right.
+            justify="left" if column.text or (column.share is not None and unicode) else "right",
             no_wrap=True,
             overflow="ellipsis",
             style=style,
@@ -114,7 +115,7 @@ def coloured(operators: Operators, console: Console) -> Table:
         for column in columns:
             text = Text(_clean(column.cell(row)))
             if column.share is not None and unicode:
-                text = Text.assemble(text, " ", (_bar(column.share(row)), "green"))
+                text = Text.assemble(f"{text.plain:>6} ", (_bar(column.share(row)), "green"))
             cells.append(text)
         table.add_row(*cells)
     return table
