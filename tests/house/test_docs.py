@@ -60,6 +60,20 @@ def test_what_the_api_page_names_exists() -> None:
         assert hasattr(kinetoscope, name), name
 
 
+def test_docstrings_become_markdown() -> None:
+    pytest.importorskip("griffe")
+    from importlib.util import module_from_spec, spec_from_file_location
+
+    spec = spec_from_file_location("docstrings", DOCS / "docstrings.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    docstring = "See :func:`kinetoscope.read`.\n\n>>> for i in (1,):  # doctest: +SKIP\n...     print(i)\n1\n\nAnd so on."
+    expected = "See `kinetoscope.read`.\n\n```python\nfor i in (1,):\n    print(i)\n# 1\n```\n\nAnd so on."
+    assert module.as_markdown(docstring) == expected
+
+
 def test_the_changelog_begins_with_this_version() -> None:
     changelog = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
     versions = re.findall(r"^## (\d+\.\d+\.\d+)", changelog, re.MULTILINE)
