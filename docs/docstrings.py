@@ -32,5 +32,9 @@ class Markdown(griffe.Extension):
 
     def on_object(self, *, obj: Any, **_: Any) -> None:
         """Rewrite the docstring of an object that was loaded."""
-        if obj.docstring is not None:
+        if obj.docstring is None:
+            return
+        if obj.docstring.value == "See the class.":
+            obj.docstring = None  # the two are shown together
+        else:
             obj.docstring.value = as_markdown(obj.docstring.value)
