@@ -1,6 +1,6 @@
 """Draw the picture of the README: what ``kinetoscope demo`` shows on a terminal, as SVG.
 
-    python docs/picture.py
+python docs/picture.py
 """
 
 from __future__ import annotations

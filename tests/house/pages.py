@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
+from types import ModuleType
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -39,3 +41,13 @@ def blocks(page: Path, *languages: str) -> list[Block]:
 def name_of(page: Path) -> str:
     """Path of a page as the names of tests show it."""
     return page.relative_to(ROOT).as_posix()
+
+
+def loaded(path: Path) -> ModuleType:
+    """A Python file that is in no package, as a module."""
+    spec = spec_from_file_location(path.stem, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
