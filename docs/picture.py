@@ -1,7 +1,4 @@
-"""Draw the picture of the README: what ``kinetoscope demo`` shows on a terminal, as SVG.
-
-python docs/picture.py
-"""
+"""Draw the picture of the README: what ``kinetoscope demo`` shows on a terminal, as SVG. Run it by hand."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ def metadata_of(wheel: Path) -> tuple[dict[str, list[str]], str]:
         (folder,) = {name.split("/")[0] for name in archive.namelist() if ".dist-info/" in name}
         message = Parser().parsestr(archive.read(f"{folder}/METADATA").decode())
         points = archive.read(f"{folder}/entry_points.txt").decode()
-    return {key: message.get_all(key, []) for key in message.keys()}, points
+    return {key: message.get_all(key, []) for key in message}, points
 
 
 def test_the_wheel_holds_the_package_and_nothing_else(wheel: Path) -> None:
