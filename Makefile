@@ -24,8 +24,12 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 RECORDS := $(VENV)/.has-torch-$(TORCH)
 DEVELOPS := $(VENV)/.has-dev-$(TORCH)
 
-.PHONY: demo test lint format types imports docs bench clean
+.PHONY: help demo test lint format types imports docs bench clean
 .DELETE_ON_ERROR:
+.DEFAULT_GOAL := help
+
+help:
+	@sed -n '/^#$$/,/^$$/ s/^# *//p' $(firstword $(MAKEFILE_LIST))
 
 demo: $(RECORDS)
 	$(BIN)/kinetoscope demo --output-dir $(DEMO_OUTPUT) $(DEMO_ARGS)
