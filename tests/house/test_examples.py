@@ -88,7 +88,7 @@ def test_a_demo_that_cannot_be_run_says_why_in_one_line(tmp_path: Path, capsys: 
 
 
 def test_a_python_without_its_source_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(demo_model.os, "__file__", str(tmp_path / "os.py"))
+    monkeypatch.setattr("os.__file__", str(tmp_path / "os.py"))
     with pytest.raises(FileNotFoundError, match="no source of its standard library"):
         demo_model.standard_library_source()
 
