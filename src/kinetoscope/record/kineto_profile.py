@@ -175,11 +175,7 @@ class KinetoProfile:
         if self._engine is _Engine.PREPARED:
             # The engine has no other way back from being prepared.
             self.start_trace()
-        if threading.get_ident() != self._thread and not self._records_all_threads():
-            raise RuntimeError(
-                "stop() must be called on the thread that called start(): torch's engine belongs to that thread. Nothing was "
-                "stopped"
-            )
+        self._require_own_thread()
         try:
             if self.execution_trace_observer:
                 self.execution_trace_observer.stop()
@@ -188,6 +184,15 @@ class KinetoProfile:
             guard.release(self)
             window = self._collect(self.profiler)
         return window
+
+    def _require_own_thread(self) -> None:
+        """Raise RuntimeError where the engine records on behalf of another thread, and cannot be stopped here."""
+        recording = self._engine is _Engine.RECORDING and self._is_mine()
+        if recording and threading.get_ident() != self._thread and not self._records_all_threads():
+            raise RuntimeError(
+                "stop() must be called on the thread that called start(): torch's engine belongs to that thread. Nothing was "
+                "stopped"
+            )
 
     def _collect(self, session: Session) -> Window:
         try:

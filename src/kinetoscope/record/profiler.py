@@ -185,7 +185,9 @@ class profile(KinetoProfile):  # noqa: N801 - torch's name
 
         Raises:
             AssertionError: the profiler was never started.
+            RuntimeError: this is not the thread that started it; it goes on recording.
         """
+        self._require_own_thread()
         self._close_mark()
         if not self._started:
             if not self._ever_started:
