@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import functools
+import shutil
 import threading
 from collections.abc import Callable
 
+import pytest
 import torch
 from torch import nn
 from torch.autograd.profiler import record_function
@@ -140,6 +143,18 @@ def script() -> None:
     _scripted(torch.randn(4, 4))
 
 
+@functools.cache
+def _compiled() -> Callable[[torch.Tensor], torch.Tensor]:
+    return torch.compile(lambda x: (x.sin() * 2 + x).relu().sum(0))
+
+
+def compiled() -> None:
+    """A region that inductor compiled: its own kernel, and the frames around it."""
+    if shutil.which("g++") is None and shutil.which("clang++") is None:
+        pytest.skip("there is no C++ compiler for torch.compile")
+    _compiled()(torch.randn(8, 8))
+
+
 def in_place_and_views() -> None:
     """Views, in-place operators, scalars, lists of tensors, tensors that outlive and that do not."""
     kept = torch.zeros(4, 4)
@@ -167,6 +182,6 @@ def before_memory() -> None:
 PROGRAMS: dict[str, Callable[[], None]] = {
     program.__name__: program
     for program in (mlp, conv_net, transformer, custom_function, annotations, workers, threads,
-                    threads_before, futures, script,
+                    threads_before, futures, script, compiled,
                     in_place_and_views, memory_of_before)
 }  # fmt: skip
