@@ -24,6 +24,7 @@ _HOMES = {
     "schedule": "kinetoscope.record.schedule",
     "tensorboard_trace_handler": "kinetoscope.record.handlers",
     "ExecutionTraceObserver": "kinetoscope.record.execution_trace",
+    "register_flop_formula": "kinetoscope.record.flops",
     "supported_activities": "kinetoscope.record.activities",
     "ProfilerActivity": "kinetoscope.record.activities",
     "kineto_available": "kinetoscope.record.torch_private",
@@ -61,6 +62,7 @@ def __dir__() -> list[str]:
 if TYPE_CHECKING:
     from kinetoscope.record.activities import ProfilerActivity, supported_activities
     from kinetoscope.record.execution_trace import ExecutionTraceObserver
+    from kinetoscope.record.flops import register_flop_formula
     from kinetoscope.record.handlers import tensorboard_trace_handler
     from kinetoscope.record.profiler import KinetoProfile, _KinetoProfile, profile
     from kinetoscope.record.schedule import ProfilerAction, schedule

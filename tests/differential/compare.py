@@ -12,8 +12,7 @@ from torch.autograd.profiler import profile as torch_profile
 from kinetoscope.record import torch_private
 
 GROUPINGS = [
-    {"group_by_input_shape": shapes, "group_by_stack_n": stack}
-    for shapes, stack in itertools.product((False, True), (0, 1, 5))
+    {"group_by_input_shape": shapes, "group_by_stack_n": stack} for shapes, stack in itertools.product((False, True), (0, 1, 5))
 ]
 if torch_private.TORCH_VERSION >= (2, 7):
     GROUPINGS += [{**grouping, "group_by_overload_name": True} for grouping in GROUPINGS]
@@ -97,7 +96,10 @@ def differing_tables(ours: Any, theirs: Any) -> list[str]:
     """Sort keys and options for which the text of two tables differs."""
     found = []
     for sort_by in SORT_KEYS:
-        for options in ({}, {"row_limit": -1, "top_level_events_only": True, "header": "A header", "max_name_column_width": 12}):
+        for options in (
+            {},
+            {"row_limit": -1, "top_level_events_only": True, "header": "A header", "max_name_column_width": 12},
+        ):
             if ours.table(sort_by=sort_by, **options) != theirs.table(sort_by=sort_by, **options):
                 found.append(f"table(sort_by={sort_by!r}, {options})")
     return found

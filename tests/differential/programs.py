@@ -84,6 +84,7 @@ def workers() -> None:
 
 def threads() -> None:
     """Operators and annotations on several threads at once, some started before."""
+
     def work() -> None:
         with record_function("thread's own"):
             torch.randn(8, 8).mm(torch.randn(8, 8)).relu().sum()
@@ -120,6 +121,7 @@ threading.Thread(target=_in_background, daemon=True).start()
 
 def futures() -> None:
     """Annotations that end when a future does, on another thread."""
+
     def later() -> int:
         torch.ones(4).mul(2)
         return 1

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import pytest
 import torch
+
 from kinetoscope.record import torch_private
 from kinetoscope.record.activities import ProfilerActivity, parse_activities, supported_activities, use_device_of
 

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 import torch.distributed as dist
+
 from kinetoscope.record import distributed, torch_private
 from kinetoscope.record.distributed import distributed_info, json_safe
 

@@ -6,6 +6,7 @@ import socket
 from pathlib import Path
 
 import pytest
+
 from kinetoscope.record.handlers import tensorboard_trace_handler
 
 
@@ -72,9 +73,7 @@ def test_a_folder_that_becomes_impossible_later(tmp_path: Path) -> None:
         handler(Recorder())
 
 
-def test_a_relative_folder_is_taken_from_where_the_program_stands(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_relative_folder_is_taken_from_where_the_program_stands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     tensorboard_trace_handler("here")(Recorder())
     assert len(list((tmp_path / "here").iterdir())) == 1

@@ -65,5 +65,16 @@ def test_an_export_before_and_after_the_table_says_the_same(tmp_path: Path) -> N
     before, after = (kinetoscope.read(tmp_path / f"{name}.json.gz") for name in ("before", "after"))
     assert before.metadata.user == after.metadata.user
     assert before.metadata.trace_id == after.metadata.trace_id == trace.metadata.trace_id
-    shared = ["phase", "name", "category", "start_ns", "duration_ns", "input_shapes", "external_id", "bytes", "address", "parent"]
+    shared = [
+        "phase",
+        "name",
+        "category",
+        "start_ns",
+        "duration_ns",
+        "input_shapes",
+        "external_id",
+        "bytes",
+        "address",
+        "parent",
+    ]
     assert before.events.filter(before.events["phase"] != "M").select(shared).equals(after.events.select(shared))

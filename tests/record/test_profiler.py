@@ -86,9 +86,7 @@ def test_incorrect_schedules_warn() -> None:
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize(
-    ("cycle", "last", "accumulated"), [((0, 5, 0), 5, 100), ((1, 5, 0), 3, 83), ((1, 5, 10), 5, 50)]
-)
+@pytest.mark.parametrize(("cycle", "last", "accumulated"), [((0, 5, 0), 5, 100), ((1, 5, 0), 3, 83), ((1, 5, 10), 5, 50)])
 def test_the_last_window_that_recorded_a_step_is_kept(cycle: tuple[int, int, int], last: int, accumulated: int) -> None:
     warmup, active, repeat = cycle
     for accumulate, count in ((False, last), (True, accumulated)):

@@ -9,6 +9,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+
 from kinetoscope.record.schedule import ProfilerAction, as_action, default_schedule, schedule
 
 LETTERS = {"NONE": "-", "WARMUP": "w", "RECORD": "r", "RECORD_AND_SAVE": "S"}

@@ -4,6 +4,7 @@ import subprocess
 import sys
 
 import pytest
+
 from kinetoscope.record import step_tracker
 from kinetoscope.record.torch_private import KinetoStepTracker
 

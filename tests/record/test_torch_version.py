@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 
 import pytest
+
 from kinetoscope.record import torch_version
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import polars as pl
 
-from kinetoscope.analyze.operators import CPU, Floats, Ints, Operators, operators
+from kinetoscope.analyze.operators import Floats, Ints, Operators, operators
 from kinetoscope.analyze.raw_rows import flat_shapes, raw_events
 from kinetoscope.trace.devices import DEVICE_NAMES
 
@@ -269,9 +269,7 @@ FRAME_SCHEMA = {
 
 def frame_of(rows: Sequence[Any]) -> pl.DataFrame:
     """A frame with one row for each average; ``rows`` may be any objects with the attributes of :class:`Average`."""
-    columns = {
-        name: [_plain(getattr(row, name), dtype) for row in rows] for name, dtype in FRAME_SCHEMA.items()
-    }
+    columns = {name: [_plain(getattr(row, name), dtype) for row in rows] for name, dtype in FRAME_SCHEMA.items()}
     return pl.DataFrame(columns, schema=FRAME_SCHEMA)
 
 

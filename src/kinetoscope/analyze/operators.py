@@ -268,7 +268,9 @@ class Operators:
         for level in range(int(depth.max(initial=0)), -1, -1):
             parents = np.flatnonzero((depth == level) & (sizes > 0) & ~self.is_fallback)
             ends = np.cumsum(sizes[parents])
-            below = np.arange(ends[-1] if len(ends) else 0) + np.repeat(offsets[parents] - ends + sizes[parents], sizes[parents])
+            below = np.arange(ends[-1] if len(ends) else 0) + np.repeat(
+                offsets[parents] - ends + sizes[parents], sizes[parents]
+            )
             total[parents] += _sums(total[children[below]], ends - sizes[parents], ends)
         total[self.is_async] = 0.0
         return total

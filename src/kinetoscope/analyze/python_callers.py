@@ -48,9 +48,7 @@ def callers(thread: Ints, start: Ints, end: Ints) -> tuple[Ints, Ints]:
     return caller, closed
 
 
-def callers_of_others(
-    thread: Ints, start: Ints, closed: Ints, caller: Ints, other_thread: Ints, other_start: Ints
-) -> Ints:
+def callers_of_others(thread: Ints, start: Ints, closed: Ints, caller: Ints, other_thread: Ints, other_start: Ints) -> Ints:
     """Find the innermost call that was open when each of some other events began.
 
     Args:

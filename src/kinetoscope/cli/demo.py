@@ -2,13 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Annotated
-
-import typer
-
-from kinetoscope.cli.console import CommandError
-
 EXAMPLES = """[bold]Examples[/bold]
 
   kinetoscope demo

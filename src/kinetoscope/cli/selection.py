@@ -158,7 +158,5 @@ def _in_categories(trace: Trace, rows: pl.DataFrame, categories: tuple[str, ...]
         pl.col("stream").is_not_null().alias("on_device"),
     )
     keys = set(chosen.unique().iter_rows())
-    wanted = [
-        (key, device != "cpu") in keys for key, device in zip(rows["key"], rows["device_type"], strict=True)
-    ]
+    wanted = [(key, device != "cpu") in keys for key, device in zip(rows["key"], rows["device_type"], strict=True)]
     return pl.Series(wanted, dtype=pl.Boolean)

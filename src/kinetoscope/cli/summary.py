@@ -39,8 +39,11 @@ def summary(
     ],
     sort: Annotated[
         str | None,
-        typer.Option(metavar="KEY", help="Column to sort by, largest first, as in torch.profiler: self_cpu_time, "
-                     "cpu_time_total, cuda_time_total, count, name, p99, cpu_memory_usage, flops, ..."),
+        typer.Option(
+            metavar="KEY",
+            help="Column to sort by, largest first, as in torch.profiler: self_cpu_time, "
+            "cpu_time_total, cuda_time_total, count, name, p99, cpu_memory_usage, flops, ...",
+        ),
     ] = None,  # fmt: skip
     limit: Annotated[
         int | None, typer.Option(min=0, metavar="ROWS", help="Rows at most; 0 for all.", show_default=False)
@@ -50,8 +53,11 @@ def summary(
     ] = None,
     category: Annotated[
         list[str] | None,
-        typer.Option(metavar="NAME", help="Only rows of this category, such as cpu_op, kernel, gpu_memcpy or "
-                     "python_function; several are separated by commas."),
+        typer.Option(
+            metavar="NAME",
+            help="Only rows of this category, such as cpu_op, kernel, gpu_memcpy or "
+            "python_function; several are separated by commas.",
+        ),
     ] = None,  # fmt: skip
     group_by_shape: Annotated[bool, typer.Option("--group-by-shape", help="One row for each input shape.")] = False,
     group_by_stack: Annotated[

@@ -561,7 +561,9 @@ def table_columns(source: EventSource) -> TableColumns:
         flops=listed.flops.tolist(),
         shapes=shapes,
         has_shapes=[text != "[]" for text in shapes],
-        overloads=[source.overload_name(place) for place in range(len(listed))] if raw.overloads is not None else [""] * len(listed),
+        overloads=[source.overload_name(place) for place in range(len(listed))]
+        if raw.overloads is not None
+        else [""] * len(listed),
         stacks=[listed.stack(key) for key in listed.stack_key.tolist()],
         is_async=listed.is_async.tolist(),
         counts_as_device=(on_device | listed.is_fallback).tolist(),

@@ -189,8 +189,7 @@ class ExecutionTraceObserver(TraceObserver):
             compress(source, target)
         except Exception as error:
             warn(
-                f"The execution trace could not be compressed to {target} ({error}); it is kept, uncompressed, "
-                f"in {source}",
+                f"The execution trace could not be compressed to {target} ({error}); it is kept, uncompressed, in {source}",
                 stacklevel=3,
             )
         else:

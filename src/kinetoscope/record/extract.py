@@ -68,7 +68,7 @@ def extract(result: Any, contents: Contents, timeout_s: float | None = None) -> 
     deadline = None if timeout_s is None else perf_counter() + timeout_s
     with collector_paused():
         events = list(result.events())
-        reader = _Reader(type(events[0]) if len(events) else object, contents, result.trace_start_ns())
+        reader = _Reader(type(events[0]) if events else object, contents, result.trace_start_ns())
         runs = []
         for start in range(0, len(events), _RUN):
             if deadline is not None and perf_counter() >= deadline:

@@ -84,8 +84,7 @@ def _output_size(arguments: Arguments, size: Sequence[int], kernel: Sequence[int
     else:
         both_sides = [2 * one_side for one_side in _per_dimension(padding, rank)]
     return [
-        (length + pad - far - 1) // step + 1
-        for length, pad, far, step in zip(size, both_sides, reach, stride, strict=True)
+        (length + pad - far - 1) // step + 1 for length, pad, far, step in zip(size, both_sides, reach, stride, strict=True)
     ]
 
 

@@ -32,9 +32,7 @@ class _TorchFinder(MetaPathFinder):
     def __init__(self, action: Callable[[], None]) -> None:
         self._action = action
 
-    def find_spec(
-        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
-    ) -> ModuleSpec | None:
+    def find_spec(self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None) -> ModuleSpec | None:
         if fullname != "torch":
             return None
         sys.meta_path.remove(self)

@@ -45,10 +45,10 @@ from torch._C._autograd import (
     _disable_profiler as disable_profiler,
 )
 from torch._C._autograd import (
-    _enable_record_function as enable_record_function,
+    _enable_profiler as enable_profiler,
 )
 from torch._C._autograd import (
-    _enable_profiler as enable_profiler,
+    _enable_record_function as enable_record_function,
 )
 from torch._C._autograd import (
     _KinetoEvent as KinetoEvent,
