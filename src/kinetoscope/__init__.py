@@ -34,7 +34,29 @@ _HOMES = {
     "itt": "kinetoscope.record.torch_private",
 }
 
-__all__ = ["__version__", "read", *sorted(name for name in _HOMES if not name.startswith("_"))]
+__all__ = [
+    "DeviceType",
+    "ExecutionTraceObserver",
+    "KinetoProfile",
+    "KinetoStepTracker",
+    "Metadata",
+    "ProfilerAction",
+    "ProfilerActivity",
+    "SchemaVersionError",
+    "Trace",
+    "TraceError",
+    "_KinetoProfile",
+    "__version__",
+    "itt",
+    "kineto_available",
+    "profile",
+    "read",
+    "record_function",
+    "register_flop_formula",
+    "schedule",
+    "supported_activities",
+    "tensorboard_trace_handler",
+]
 
 
 def read(path: Any) -> Trace:

@@ -96,10 +96,12 @@ def differing_tables(ours: Any, theirs: Any) -> list[str]:
     """Sort keys and options for which the text of two tables differs."""
     found = []
     for sort_by in SORT_KEYS:
-        for options in (
-            {},
-            {"row_limit": -1, "top_level_events_only": True, "header": "A header", "max_name_column_width": 12},
-        ):
-            if ours.table(sort_by=sort_by, **options) != theirs.table(sort_by=sort_by, **options):
-                found.append(f"table(sort_by={sort_by!r}, {options})")
+        found += [
+            f"table(sort_by={sort_by!r}, {options})"
+            for options in (
+                {},
+                {"row_limit": -1, "top_level_events_only": True, "header": "A header", "max_name_column_width": 12},
+            )
+            if ours.table(sort_by=sort_by, **options) != theirs.table(sort_by=sort_by, **options)
+        ]
     return found

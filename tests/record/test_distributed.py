@@ -45,8 +45,7 @@ def test_a_fact_that_fails_is_left_out_with_one_warning(gloo: None, monkeypatch:
 
     monkeypatch.setattr(torch_private, "all_process_group_configs", broken)
     with pytest.warns(UserWarning, match="pg_config.*no such group") as caught:
-        first = distributed_info()
-        second = distributed_info()
+        first, second = distributed_info(), distributed_info()
     assert len(caught) == 1
     assert first == second and first is not None
     assert set(first) == {"backend", "rank", "world_size", "pg_count"}

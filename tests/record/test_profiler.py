@@ -80,9 +80,9 @@ def test_every_sequence_of_actions(first: ProfilerAction) -> None:
 
 def test_incorrect_schedules_warn() -> None:
     for pair in ((WARMUP, NONE), (RECORD, NONE), (RECORD, WARMUP)):
-        with profile(activities=CPU, schedule=pair.__getitem__) as prof:
-            with pytest.warns(UserWarning, match=f"Incorrect schedule: {pair[0].name} followed by {pair[1].name}"):
-                prof.step()
+        said = f"Incorrect schedule: {pair[0].name} followed by {pair[1].name}"
+        with profile(activities=CPU, schedule=pair.__getitem__) as prof, pytest.warns(UserWarning, match=said):
+            prof.step()
 
 
 @pytest.mark.filterwarnings("ignore")

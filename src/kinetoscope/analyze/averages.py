@@ -143,7 +143,8 @@ class Sums:
 
     def total(self, values: Floats) -> Floats:
         """Sum of one value over each group, added in the order of events as torch adds."""
-        return np.bincount(self.groups.group, weights=values[self.groups.members], minlength=self.groups.count)
+        weights = np.asarray(values[self.groups.members], dtype=np.float64)
+        return np.asarray(np.bincount(self.groups.group, weights=weights, minlength=self.groups.count), dtype=np.float64)
 
     def whole(self, values: Ints) -> Ints:
         """Exact sum of integers over each group."""
@@ -238,7 +239,7 @@ class Averages(Sequence[Average]):
         return str(self.to_polars()._repr_html_())
 
 
-FRAME_SCHEMA = {
+FRAME_SCHEMA: dict[str, Any] = {
     "key": pl.String,
     "count": pl.Int64,
     "device_type": pl.String,

@@ -160,7 +160,7 @@ class TextColumn:
         return cls(list(numbers), codes)
 
     def __getitem__(self, row: int) -> str:
-        return self.values[self.codes[row]]
+        return self.values[int(self.codes[row])]
 
 
 @dataclass
@@ -223,7 +223,7 @@ class Operators:
     @cached_property
     def counts_on_host(self) -> Bools:
         """Events that have self values: host events that ended where they began."""
-        return (self.device_type == CPU) & ~self.is_async
+        return np.asarray((self.device_type == CPU) & ~self.is_async, dtype=np.bool_)
 
     @cached_property
     def cpu_time_total(self) -> Floats:
@@ -478,7 +478,8 @@ def concatenate(parts: Sequence[Operators]) -> Operators:
         arrays = [getattr(part, column) for part in parts]
         return np.concatenate([np.where(a >= 0, a + first, -1) for a, first in zip(arrays, by.tolist(), strict=False)])
 
-    merged = Operators(
+    offsets = [part.kernel_offsets[1:] + first for part, first in zip(parts, kernels.tolist(), strict=False)]
+    return Operators(
         raw=raw,
         use_device=parts[0].use_device,
         row=shifted("row", rows),
@@ -486,7 +487,7 @@ def concatenate(parts: Sequence[Operators]) -> Operators:
         name=names.codes[shifted("name", name_starts)],
         names=names.values,
         parent=shifted("parent", places),
-        kernel_offsets=np.concatenate([[0], *(p.kernel_offsets[1:] + k for p, k in zip(parts, kernels.tolist(), strict=False))]),
+        kernel_offsets=np.concatenate([[0], *offsets]),
         kernel_rows=shifted("kernel_rows", rows),
         python_parent=shifted("python_parent", rows),
         python_caller={
@@ -495,11 +496,17 @@ def concatenate(parts: Sequence[Operators]) -> Operators:
             for callee, caller in part.python_caller.items()
         },
         stack_filter=parts[0].stack_filter,
-        **{column: joined(column) for column in ("is_memory", "memory_number", "start_us", "end_us", "thread", "device_type", "is_async",
-                                                 "cpu_memory_usage", "device_memory_usage")},
-    )  # fmt: skip
-    merged.parts = tuple(parts)
-    return merged
+        parts=tuple(parts),
+        is_memory=joined("is_memory"),
+        memory_number=joined("memory_number"),
+        start_us=joined("start_us"),
+        end_us=joined("end_us"),
+        thread=joined("thread"),
+        device_type=joined("device_type"),
+        is_async=joined("is_async"),
+        cpu_memory_usage=joined("cpu_memory_usage"),
+        device_memory_usage=joined("device_memory_usage"),
+    )
 
 
 def _concatenate_raw(parts: Sequence[RawEvents]) -> RawEvents:
@@ -531,7 +538,7 @@ def _concatenate_raw(parts: Sequence[RawEvents]) -> RawEvents:
 def _named(raw: RawEvents, name: str) -> Bools:
     if name not in raw.names:
         return np.zeros(len(raw), dtype=bool)
-    return raw.name == raw.names.index(name)
+    return np.asarray(raw.name == raw.names.index(name), dtype=np.bool_)
 
 
 def shown_name(name: str) -> str:

@@ -102,7 +102,7 @@ def _flat(text: str) -> str:
 
 
 def _ints(series: pl.Series, missing: int = 0) -> Ints:
-    return series.fill_null(missing).cast(pl.Int64).to_numpy()
+    return np.asarray(series.fill_null(missing).cast(pl.Int64).to_numpy(), dtype=np.int64)
 
 
 def _text(series: pl.Series, missing: str) -> TextColumn | None:

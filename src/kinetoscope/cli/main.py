@@ -85,7 +85,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         say(_one_line(error))
         return 2
     # Outside of the parser's frames: the script's own stack begins here.
-    return run.execute(outcome)
+    return int(run.execute(outcome))
 
 
 def _dispatch(arguments: list[str]) -> Any:

@@ -44,7 +44,7 @@ def summary(
             help="Column to sort by, largest first, as in torch.profiler: self_cpu_time, "
             "cpu_time_total, cuda_time_total, count, name, p99, cpu_memory_usage, flops, ...",
         ),
-    ] = None,  # fmt: skip
+    ] = None,
     limit: Annotated[
         int | None, typer.Option(min=0, metavar="ROWS", help="Rows at most; 0 for all.", show_default=False)
     ] = None,
@@ -58,7 +58,7 @@ def summary(
             help="Only rows of this category, such as cpu_op, kernel, gpu_memcpy or "
             "python_function; several are separated by commas.",
         ),
-    ] = None,  # fmt: skip
+    ] = None,
     group_by_shape: Annotated[bool, typer.Option("--group-by-shape", help="One row for each input shape.")] = False,
     group_by_stack: Annotated[
         int, typer.Option(min=0, metavar="FRAMES", help="One row for each stack, by this many innermost frames.")

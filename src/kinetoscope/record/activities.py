@@ -42,7 +42,7 @@ def parse_activities(
             for activity, names in item.items():
                 if not isinstance(activity, ProfilerActivity):
                     raise TypeError(f"Expected ProfilerActivity as key of the filter {item!r}, got {type(activity)}")
-                if isinstance(names, str):
+                if isinstance(names, str):  # type: ignore[unreachable]
                     raise TypeError(f"Expected a list of activity types for {activity}, got the text {names!r}")
                 _add(chosen, activity)
                 filters[activity] = set(names)

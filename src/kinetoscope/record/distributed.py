@@ -62,7 +62,7 @@ def _note(info: dict[str, Any], name: str, ask: Callable[[], Any]) -> None:
 def _nccl_version() -> str:
     import torch
 
-    version = torch.cuda.nccl.version()  # type: ignore[no-untyped-call]
+    version = torch.cuda.nccl.version()
     return ".".join(str(part) for part in version) if isinstance(version, tuple) else str(version)
 
 

@@ -10,7 +10,7 @@ import json
 import os
 from collections.abc import Callable, Iterator
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
@@ -243,41 +243,41 @@ class FunctionEvent(torch_private.FunctionEvent):  # type: ignore[misc]
         """Host time without the children's, microseconds; 0 for async and device events."""
         if self._from_arrays():
             return float(self._source.listed.self_cpu_time_total[self._place])
-        return super().self_cpu_time_total
+        return float(super().self_cpu_time_total)
 
     @property
     def self_device_time_total(self) -> float:
         """Time of the event's own kernels, microseconds."""
         if self._from_arrays():
             return float(self._source.listed.self_device_time_total[self._place])
-        return super().self_device_time_total
+        return float(super().self_device_time_total)
 
     @property
     def device_time_total(self) -> float:
         """Time of the kernels of the event and its children, microseconds."""
         if self._from_arrays():
             return float(self._source.listed.device_time_total[self._place])
-        return super().device_time_total
+        return float(super().device_time_total)
 
     @property
     def self_cpu_memory_usage(self) -> int:
         """Host bytes allocated less freed, without the children's."""
         if self._from_arrays():
             return int(self._source.listed.self_cpu_memory_usage[self._place])
-        return super().self_cpu_memory_usage
+        return int(super().self_cpu_memory_usage)
 
     @property
     def self_device_memory_usage(self) -> int:
         """Device bytes allocated less freed, without the children's."""
         if self._from_arrays():
             return int(self._source.listed.self_device_memory_usage[self._place])
-        return super().self_device_memory_usage
+        return int(super().self_device_memory_usage)
 
     def __reduce__(self) -> Any:
         # A copy or pickle takes all values along and lets go of the list (children and parent would drag it in).
         values = dict(self.__dict__)
         values.pop("_source", None), values.pop("_place", None)
-        left_out = {"cpu_children": [], "cpu_parent": None}
+        left_out: dict[str, Any] = {"cpu_children": [], "cpu_parent": None}
         for name in _LOOK_UP:
             values[name] = left_out[name] if name in left_out else getattr(self, name)
         values["cpu_memory_usage"], values["device_memory_usage"] = self.cpu_memory_usage, self.device_memory_usage
@@ -372,7 +372,7 @@ class EventList(torch_private.EventList):  # type: ignore[misc]
         if self._unchanged:
             assert self._source is not None
             return float(sum(self._source.listed.self_cpu_time_total.tolist()))
-        return sum(event.self_cpu_time_total for event in self)
+        return float(sum(event.self_cpu_time_total for event in self))
 
     def table(
         self,
@@ -443,7 +443,7 @@ class EventList(torch_private.EventList):  # type: ignore[misc]
     def total_average(self) -> FunctionEventAvg:
         """Add up everything into one row of the key "Total"."""
         if self._source is None or not self._unchanged or not len(self):
-            return super().total_average()
+            return cast("FunctionEventAvg", super().total_average())
         listed, last = self._source.listed, len(self) - 1
         everything = Groups(np.arange(len(listed)), np.zeros(len(listed), dtype=np.int64), np.array([last]))
         event = self._source.event(last)

@@ -104,7 +104,7 @@ def _either_convolution(arguments: Arguments, transposed: bool) -> int:
         raise ValueError(f"no convolution of {shape} with {weight}")
     # The kernel is laid on every place of the output; transposed, on every place of the input.
     places = shape[2:] if transposed else _output_size(arguments, shape[2:], weight[2:])
-    return 2 * shape[0] * prod(places) * prod(weight)
+    return int(2 * shape[0] * prod(places) * prod(weight))
 
 
 def _convolution_backward(arguments: Arguments) -> int:
@@ -194,38 +194,48 @@ _FAMILIES: list[tuple[Formula, str]] = [
     (_linear, "aten::mkldnn_linear mkldnn::_linear_pointwise mkl::_mkl_linear"),
     (
         _convolution,
-        "aten::conv1d aten::conv2d aten::conv3d aten::_convolution_mode aten::convolution aten::_convolution "
-        "aten::convolution_overrideable aten::cudnn_convolution aten::cudnn_convolution_relu "
-        "aten::cudnn_convolution_add_relu aten::miopen_convolution aten::miopen_depthwise_convolution "
-        "aten::miopen_convolution_relu aten::miopen_convolution_add_relu aten::mkldnn_convolution "
-        "mkldnn::_convolution_pointwise mkldnn::_convolution_pointwise_ aten::_mps_convolution aten::thnn_conv2d "
-        "aten::_slow_conv2d_forward aten::slow_conv3d aten::slow_conv3d_forward aten::slow_conv_dilated2d "
-        "aten::slow_conv_dilated3d aten::_conv_depthwise2d aten::conv_depthwise3d",
+        (
+            "aten::conv1d aten::conv2d aten::conv3d aten::_convolution_mode aten::convolution aten::_convolution "
+            "aten::convolution_overrideable aten::cudnn_convolution aten::cudnn_convolution_relu "
+            "aten::cudnn_convolution_add_relu aten::miopen_convolution aten::miopen_depthwise_convolution "
+            "aten::miopen_convolution_relu aten::miopen_convolution_add_relu aten::mkldnn_convolution "
+            "mkldnn::_convolution_pointwise mkldnn::_convolution_pointwise_ aten::_mps_convolution aten::thnn_conv2d "
+            "aten::_slow_conv2d_forward aten::slow_conv3d aten::slow_conv3d_forward aten::slow_conv_dilated2d "
+            "aten::slow_conv_dilated3d aten::_conv_depthwise2d aten::conv_depthwise3d"
+        ),
     ),
     (
         _transposed_convolution,
-        "aten::conv_transpose1d aten::conv_transpose2d aten::conv_transpose3d aten::slow_conv_transpose2d "
-        "aten::slow_conv_transpose3d aten::cudnn_convolution_transpose aten::miopen_convolution_transpose "
-        "aten::_mps_convolution_transpose mkldnn::_convolution_transpose_pointwise",
+        (
+            "aten::conv_transpose1d aten::conv_transpose2d aten::conv_transpose3d aten::slow_conv_transpose2d "
+            "aten::slow_conv_transpose3d aten::cudnn_convolution_transpose aten::miopen_convolution_transpose "
+            "aten::_mps_convolution_transpose mkldnn::_convolution_transpose_pointwise"
+        ),
     ),
     (_convolution_backward, "aten::convolution_backward aten::convolution_backward_overrideable"),
     (
         _attention(_heads_first),
-        "aten::_scaled_dot_product_flash_attention aten::_scaled_dot_product_efficient_attention "
-        "aten::_scaled_dot_product_cudnn_attention aten::_scaled_dot_product_flash_attention_for_cpu "
-        "aten::_scaled_dot_product_fused_attention_overrideable",
+        (
+            "aten::_scaled_dot_product_flash_attention aten::_scaled_dot_product_efficient_attention "
+            "aten::_scaled_dot_product_cudnn_attention aten::_scaled_dot_product_flash_attention_for_cpu "
+            "aten::_scaled_dot_product_fused_attention_overrideable"
+        ),
     ),
     (
         _attention_backward(_heads_first),
-        "aten::_scaled_dot_product_flash_attention_backward aten::_scaled_dot_product_efficient_attention_backward "
-        "aten::_scaled_dot_product_cudnn_attention_backward "
-        "aten::_scaled_dot_product_flash_attention_for_cpu_backward "
-        "aten::_scaled_dot_product_fused_attention_overrideable_backward",
+        (
+            "aten::_scaled_dot_product_flash_attention_backward aten::_scaled_dot_product_efficient_attention_backward "
+            "aten::_scaled_dot_product_cudnn_attention_backward "
+            "aten::_scaled_dot_product_flash_attention_for_cpu_backward "
+            "aten::_scaled_dot_product_fused_attention_overrideable_backward"
+        ),
     ),
     (
         _attention(_or_packed(_length_first)),
-        "aten::_flash_attention_forward aten::_efficient_attention_forward torch_attn::_varlen_attn "
-        "torch_attn::_varlen_attn_out",
+        (
+            "aten::_flash_attention_forward aten::_efficient_attention_forward torch_attn::_varlen_attn "
+            "torch_attn::_varlen_attn_out"
+        ),
     ),
     (
         _attention_backward(_or_packed(_length_first)),

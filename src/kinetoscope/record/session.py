@@ -11,7 +11,7 @@ import os
 from collections.abc import Iterable
 from dataclasses import replace
 from time import perf_counter_ns
-from typing import Any
+from typing import Any, Literal, cast
 
 from kinetoscope.record import torch_private
 from kinetoscope.record.event_list import LISTS_PYTHON_FUNCTIONS, EventList
@@ -83,7 +83,7 @@ class Session(torch_private.AutogradProfile):  # type: ignore[misc]
         self._stats.profiler_enable_call_duration_us = (ended - started) // 1000
         self.profiling_start_time_ns = ended
 
-    def __exit__(self, exc_type: Any, exc_val: Any, exc_tb: Any) -> bool:
+    def __exit__(self, exc_type: Any, exc_val: Any, exc_tb: Any) -> Literal[False]:
         if self.enabled:
             self._windows = [self.collect(), *(self._windows if self.acc_events else [])]
             self.forget_answers()
@@ -109,16 +109,15 @@ class Session(torch_private.AutogradProfile):  # type: ignore[misc]
         self.forget_answers()
 
     def _synchronize(self) -> None:
-        module = getattr(torch_private.torch, self.use_device, None) if self.use_device else None
-        if hasattr(module, "synchronize"):
-            module.synchronize()
+        if self.use_device:
+            torch_private.synchronize(self.use_device)
 
     # results
 
     def forget_answers(self) -> None:
         """Answer from the windows anew."""
         self._answers = None
-        self._function_events = None
+        self._function_events: Any = None
         self._needs_processing = bool(self._windows)
         self.kineto_results = KinetoResults(self._windows[0].result, self._windows[0]) if self._windows else None
 
@@ -172,7 +171,9 @@ class Session(torch_private.AutogradProfile):  # type: ignore[misc]
         """Grouped averages; see :meth:`kinetoscope.KinetoProfile.key_averages`."""
         python_functions = LISTS_PYTHON_FUNCTIONS if include_python_functions is None else include_python_functions
         if not self._windows:
-            return self.function_events.key_averages(group_by_input_shape, group_by_stack_n, group_by_overload_name)
+            return cast(
+                "EventList", self.function_events.key_averages(group_by_input_shape, group_by_stack_n, group_by_overload_name)
+            )
         return self.answers.key_averages(group_by_input_shape, group_by_stack_n, group_by_overload_name, python_functions)
 
     def export_chrome_trace(self, path: str | os.PathLike[str], *_: Any, **__: Any) -> None:

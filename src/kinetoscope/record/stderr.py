@@ -12,7 +12,7 @@ import re
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from tempfile import TemporaryFile
 
 _NOTICE = re.compile(rb"^USDT:.*profiler_(start|stop)\n?$")
@@ -50,10 +50,8 @@ def without_kineto_notices() -> Iterator[None]:
 
 def _flush() -> None:
     if sys.stderr is not None:
-        try:
+        with suppress(OSError, ValueError):
             sys.stderr.flush()
-        except (OSError, ValueError):
-            pass
 
 
 def _pass_on(held: object) -> None:

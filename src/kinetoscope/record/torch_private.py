@@ -107,7 +107,7 @@ from torch.autograd.profiler import (
     _run_on_profiler_stop as set_profiler_disabled,
 )
 from torch.autograd.profiler import (
-    profile as AutogradProfile,
+    profile as AutogradProfile,  # noqa: N812 - two classes of one name meet here
 )
 from torch.autograd.profiler_util import EventList, FunctionEvent, FunctionEventAvg, Interval, Kernel
 from torch.autograd.profiler_util import (
@@ -169,13 +169,18 @@ __all__ = [
     "set_profiler_disabled",
     "set_profiler_enabled",
     "supported_activities",
+    "synchronize",
     "takes_shapes",
     "toggle_collection_dynamic",
+    "torch_release",
 ]
 
 SUPPORTS_ACTIVITY_FILTERS = "activity_filter" in (_prepare_profiler.__doc__ or "")
 """True if this torch can restrict an activity to some of its activity types."""
 
+
+torch_release = str(torch.__version__)
+"""Version of the torch in use, as it says itself."""
 
 # the engine
 
@@ -229,6 +234,13 @@ def profiler_active() -> bool:
     return bool(autograd_profiler._is_profiler_enabled) or bool(_profiler_enabled())
 
 
+def synchronize(device: str) -> None:
+    """Wait until a kind of device has done all that it was given; where torch cannot wait, nothing happens."""
+    wait = getattr(getattr(torch, device, None), "synchronize", None)
+    if wait is not None:
+        wait()
+
+
 # events
 
 
@@ -257,7 +269,7 @@ def flop_registry() -> dict[Any, Callable[..., Any]]:
         from torch.utils import flop_counter
     except Exception:  # it imports much of torch, of which a part may not work here
         return {}
-    return flop_counter.flop_registry
+    return dict(flop_counter.flop_registry)
 
 
 def takes_shapes(formula: Callable[..., Any]) -> bool:

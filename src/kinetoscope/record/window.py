@@ -162,7 +162,7 @@ class Window:
         metadata.trace_name = None
         metadata.versions = {
             "kinetoscope": kinetoscope.__version__,
-            "torch": str(torch_private.torch.__version__),
+            "torch": torch_private.torch_release,
             "python": platform.python_version(),
         }
         metadata.options = {
