@@ -229,7 +229,7 @@ class KinetoProfile:
             self._abandon()
 
     def _records_all_threads(self) -> bool:
-        return bool(getattr(self.experimental_config, "profile_all_threads", False))
+        return torch_private.records_all_threads(self.experimental_config)
 
     def _next_session(self) -> Session:
         if self.profiler is not None and self.acc_events:
@@ -408,7 +408,7 @@ def _checked(config: Any, with_stack: bool, profile_memory: bool) -> Any:
         warn("trace_only=True cannot give stacks (with_stack=True); trace_only is turned off", stacklevel=4)
         config = copy.copy(config)
         config.trace_only = False
-    if getattr(config, "profile_all_threads", False) and profile_memory:
+    if profile_memory and torch_private.records_all_threads(config):
         warn("Kineto records no memory with profile_all_threads=True: the memory columns will be empty", stacklevel=4)
     return config
 

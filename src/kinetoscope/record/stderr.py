@@ -28,7 +28,7 @@ def without_kineto_notices() -> Iterator[None]:
     Does nothing where it could do harm: with other Python threads about, which might start a process that would
     inherit the file; without a POSIX stderr; or with KINETOSCOPE_QUIET=0.
     """
-    if os.name != "posix" or os.environ.get("KINETOSCOPE_QUIET") == "0" or threading.active_count() > 1:
+    if os.name != "posix" or os.environ.get("KINETOSCOPE_QUIET") == "0" or _other_threads():
         yield
         return
     with _lock:
@@ -46,6 +46,13 @@ def without_kineto_notices() -> Iterator[None]:
             os.dup2(original, _STDERR)
             os.close(original)
             _pass_on(held)
+
+
+def _other_threads() -> bool:
+    # Those of a data loader only move data between its processes; loaders, and multiprocessing's queues, start them.
+    harmless = ("QueueFeederThread", "_pin_memory_loop")
+    others = (thread.name for thread in threading.enumerate() if thread is not threading.current_thread())
+    return any(not any(name in other for name in harmless) for other in others)
 
 
 def _flush() -> None:

@@ -164,6 +164,7 @@ __all__ = [
     "record_function",
     "record_function_with_args_enter",
     "record_function_with_args_exit",
+    "records_all_threads",
     "remove_execution_trace_observer",
     "require_activity_filters",
     "set_profiler_disabled",
@@ -278,6 +279,24 @@ def takes_shapes(formula: Callable[..., Any]) -> bool:
 
     wrapped = flop_counter.shape_wrapper(formula)
     return getattr(formula, "__code__", None) is wrapped.__code__
+
+
+# experimental options
+
+
+def records_all_threads(config: Any) -> bool:
+    """Tell whether experimental options ask for all threads; torch takes the option and does not give it back.
+
+    So the place at which the option changes the state that torch pickles is looked at.
+    """
+    if config is None:
+        return False
+    try:
+        without, with_it = ExperimentalConfig().__getstate__(), ExperimentalConfig(profile_all_threads=True).__getstate__()
+        state = config.__getstate__()
+        return any(a != b and mine == b for a, b, mine in zip(without, with_it, state, strict=True))
+    except (TypeError, AttributeError, ValueError):  # a torch without the option, or another kind of configuration
+        return bool(getattr(config, "profile_all_threads", False))
 
 
 # CUDA graphs and CUPTI

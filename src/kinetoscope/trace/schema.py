@@ -63,8 +63,8 @@ COLUMNS: tuple[Column, ...] = (
     Column("input_strides", pl.String, "operator", "JSON: strides of the inputs."),
     Column("concrete_inputs", pl.String, "operator", "JSON: values of scalar inputs as text."),
     Column("flops", pl.Int64, "operator", "Floating point operations by formula; null where no formula applies."),
-    Column("module", pl.String, "operator", "Path of the nn.Module that ran the operator, joined by dots."),
-    Column("stack", pl.String, "operator", "Python frames, innermost first, joined by newlines."),
+    Column("module", pl.String, "operator", "Path of the nn.Module that ran the operator, joined by dots; null if unknown."),
+    Column("stack", pl.String, "operator", "Frames, innermost first, one a line; null where the Python rows give them."),
     # memory
     Column("address", pl.Int64, "memory", "Address of the block, on [memory] rows."),
     Column("bytes", pl.Int64, "memory", "Allocated bytes, negative when freed; bytes moved on copy rows."),

@@ -1,0 +1,60 @@
+"""Kineto's notices stay off stderr, everything else passes."""
+
+from __future__ import annotations
+
+import os
+import queue
+import threading
+
+import pytest
+
+pytest.importorskip("torch")
+
+from kinetoscope import ProfilerActivity, profile
+from kinetoscope.record import torch_private
+from kinetoscope.record.stderr import without_kineto_notices
+
+NOTICE = b"USDT:2026-12-01 12:02:37 3925:3925 SyncActivityProfilerHandler.cpp:52] profiler_start\n"
+
+
+def test_notices_go_and_the_rest_stays(capfd: pytest.CaptureFixture[str]) -> None:
+    with without_kineto_notices():
+        os.write(2, NOTICE + b"an error\n" + NOTICE + b"USDT: something else\nhalf a line")
+    assert capfd.readouterr().err == "an error\nUSDT: something else\nhalf a line"
+
+
+def test_an_error_inside_still_passes_what_was_said(capfd: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(RuntimeError), without_kineto_notices():
+        os.write(2, b"the reason\n")
+        raise RuntimeError
+    assert capfd.readouterr().err == "the reason\n"
+
+
+def test_other_threads_keep_it_out_of_the_way_but_not_a_loaders(capfd: pytest.CaptureFixture[str]) -> None:
+    for name, passes in (("QueueFeederThread", False), ("worker", True)):
+        waiting: queue.Queue[None] = queue.Queue()
+        thread = threading.Thread(target=waiting.get, name=name)
+        thread.start()
+        with without_kineto_notices():
+            os.write(2, NOTICE)
+        waiting.put(None)
+        thread.join()
+        assert bool(capfd.readouterr().err) == passes
+
+
+def test_it_can_be_turned_off(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KINETOSCOPE_QUIET", "0")
+    with without_kineto_notices():
+        os.write(2, NOTICE)
+    assert capfd.readouterr().err == NOTICE.decode()
+
+
+def test_memory_on_all_threads_is_warned_of() -> None:
+    try:
+        config = torch_private.ExperimentalConfig(profile_all_threads=True)
+    except TypeError:
+        pytest.skip("this torch cannot record all threads")
+    assert torch_private.records_all_threads(config)
+    assert not torch_private.records_all_threads(torch_private.ExperimentalConfig(verbose=True))
+    with pytest.warns(UserWarning, match="no memory with profile_all_threads"):
+        profile(activities=[ProfilerActivity.CPU], profile_memory=True, experimental_config=config)
