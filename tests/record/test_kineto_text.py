@@ -13,7 +13,10 @@ import kinetoscope
 from kinetoscope import ProfilerActivity, profile
 from kinetoscope.record.kineto_text import KinetoText
 
-EVENT = '{"ph": "X", "cat": "cpu_op", "name": "%s", "pid": 1, "tid": 1, "ts": 1.5, "dur": 2.0, "args": {"a": 1}}'
+EVENT = (
+    '{\n    "ph": "X",\n    "cat": "cpu_op", "name": "%s",\n    "pid": 1, "tid": 1, "ts": 1.5, "dur": 2.0, '
+    '"args": {"name": "x"\n}}'
+)
 
 
 def document(*events: str) -> bytes:
