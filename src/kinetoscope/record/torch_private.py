@@ -292,9 +292,9 @@ def records_all_threads(config: Any) -> bool:
     if config is None:
         return False
     try:
-        without, with_it = ExperimentalConfig().__getstate__(), ExperimentalConfig(profile_all_threads=True).__getstate__()
-        state = config.__getstate__()
-        return any(a != b and mine == b for a, b, mine in zip(without, with_it, state, strict=True))
+        options: list[Any] = [ExperimentalConfig(), ExperimentalConfig(profile_all_threads=True), config]
+        states = zip(*(option.__getstate__() for option in options), strict=True)
+        return any(without != with_it and own == with_it for without, with_it, own in states)
     except (TypeError, AttributeError, ValueError):  # a torch without the option, or another kind of configuration
         return bool(getattr(config, "profile_all_threads", False))
 
