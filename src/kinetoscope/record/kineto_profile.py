@@ -26,7 +26,9 @@ _MARKS = ("profile_memory", "with_stack", "record_shapes", "with_modules", "with
 _warned: set[str] = set()
 
 
-class _Engine(Enum):
+class Engine(Enum):
+    """What the engine is doing for a profiler."""
+
     IDLE = "idle"
     PREPARED = "prepared"
     RECORDING = "recording"
@@ -70,7 +72,7 @@ class KinetoProfile:
         post_processing_timeout_s: float | None = None,
     ) -> None:
         """See the class."""
-        self._engine = _Engine.IDLE
+        self._engine = Engine.IDLE
         if post_processing_timeout_s is not None and post_processing_timeout_s < 0:
             raise ValueError(f"post_processing_timeout_s must be non-negative, got {post_processing_timeout_s}")
         if activities is None:
@@ -122,7 +124,7 @@ class KinetoProfile:
 
     def prepare_trace(self) -> None:
         """Warm the engine up; what it sees until :meth:`start_trace` is thrown away."""
-        if self._engine is not _Engine.IDLE and self._is_mine():
+        if self._engine is not Engine.IDLE and self._is_mine():
             raise RuntimeError(f"start() was called, but this profiler is already {self._engine.value}; call stop() first")
         guard.claim(self)
         self._process = os.getpid()
@@ -137,7 +139,7 @@ class KinetoProfile:
             self._previous, self.profiler = self.profiler, session
         if self._metadata_used:
             self._metadata, self._metadata_used = UserMetadata(), False
-        self._engine = _Engine.PREPARED
+        self._engine = Engine.PREPARED
 
     def start_trace(self) -> None:
         """Begin to record, after :meth:`prepare_trace`."""
@@ -145,9 +147,9 @@ class KinetoProfile:
             raise AssertionError("Profiler must be initialized before starting trace: call prepare_trace() or start()")
         if not self._is_mine():
             return
-        if self._engine is _Engine.RECORDING:
+        if self._engine is Engine.RECORDING:
             raise RuntimeError("start_trace() was called, but this profiler is already recording")
-        if self._engine is _Engine.IDLE:
+        if self._engine is Engine.IDLE:
             raise RuntimeError("start_trace() was called without prepare_trace(); call start() for both")
         if torch_private.profiler_active():
             raise RuntimeError("Another profiler was started since this one was prepared; stop it first")
@@ -157,7 +159,7 @@ class KinetoProfile:
         self._write_marks(self.profiler)
         self._metadata_used, self._thread = True, threading.get_ident()
         self.profiler._start_trace()
-        self._engine = _Engine.RECORDING
+        self._engine = Engine.RECORDING
 
     def stop_trace(self) -> None:
         """End the recording and keep what it holds as the last window."""
@@ -169,10 +171,10 @@ class KinetoProfile:
 
     def _close(self) -> Window | None:
         """Stop the engine; return the window, or None where nothing was being recorded."""
-        if self._engine is _Engine.IDLE or not self._is_mine():
+        if self._engine is Engine.IDLE or not self._is_mine():
             return None
         assert self.profiler is not None
-        if self._engine is _Engine.PREPARED:
+        if self._engine is Engine.PREPARED:
             # The engine has no other way back from being prepared.
             self.start_trace()
         self._require_own_thread()
@@ -180,14 +182,14 @@ class KinetoProfile:
             if self.execution_trace_observer:
                 self.execution_trace_observer.stop()
         finally:
-            self._engine = _Engine.IDLE
+            self._engine = Engine.IDLE
             guard.release(self)
             window = self._collect(self.profiler)
         return window
 
     def _require_own_thread(self) -> None:
         """Raise RuntimeError where the engine records on behalf of another thread, and cannot be stopped here."""
-        recording = self._engine is _Engine.RECORDING and self._is_mine()
+        recording = self._engine is Engine.RECORDING and self._is_mine()
         if recording and threading.get_ident() != self._thread and not self._records_all_threads():
             raise RuntimeError(
                 "stop() must be called on the thread that called start(): torch's engine belongs to that thread. Nothing was "
@@ -195,13 +197,13 @@ class KinetoProfile:
             )
 
     def _collect(self, session: Session) -> Window:
-        try:
-            window = session.collect()
-        except RuntimeError as error:
+        if not (torch_private.recording_on_this_thread() or self._records_all_threads()):
+            torch_private.set_profiler_disabled()
             raise RuntimeError(
-                "The recording was ended by another profiler, which took its events. Kinetoscope and another profiler "
-                f"cannot record at the same time ({error})"
-            ) from error
+                "The recording was ended by another profiler, which took its events: Kinetoscope and another profiler "
+                "cannot record at the same time"
+            )
+        window = session.collect()
         window.user = self._metadata.current
         return window
 
@@ -215,17 +217,17 @@ class KinetoProfile:
         return self._process == os.getpid()
 
     def _abandon(self) -> None:
-        if self._engine is _Engine.IDLE or not self._is_mine():
+        if self._engine is Engine.IDLE or not self._is_mine():
             return
         try:
             self._close()
         except Exception:
             torch_private.set_profiler_disabled()
-        self._engine = _Engine.IDLE
+        self._engine = Engine.IDLE
 
     def __del__(self) -> None:
         """Leave the engine in order when a running profiler is forgotten."""
-        if getattr(self, "_engine", _Engine.IDLE) is not _Engine.IDLE:
+        if getattr(self, "_engine", Engine.IDLE) is not Engine.IDLE:
             self._abandon()
 
     def _records_all_threads(self) -> bool:
@@ -301,9 +303,9 @@ class KinetoProfile:
         """The session that answers now."""
         if self.profiler is None:
             raise AssertionError(f"Profiler must be initialized before {what}: nothing was recorded yet")
-        if self._engine is _Engine.RECORDING and self._is_mine():
+        if self._engine is Engine.RECORDING and self._is_mine():
             raise RuntimeError(f"The profiler is still recording; call stop() before {what}, or do it in on_trace_ready")
-        if self._engine is _Engine.PREPARED and self.profiler.window is None and self._previous is not None:
+        if self._engine is Engine.PREPARED and self.profiler.window is None and self._previous is not None:
             return self._previous
         return self.profiler
 
@@ -372,7 +374,7 @@ class KinetoProfile:
 
     def toggle_collection_dynamic(self, enable: bool, activities: Iterable[ProfilerActivity]) -> None:
         """Turn the collection of host operators or device activity on or off; without a recording nothing happens."""
-        if self.profiler is not None and self._engine is _Engine.RECORDING and self._is_mine():
+        if self.profiler is not None and self._engine is Engine.RECORDING and self._is_mine():
             self.profiler.toggle_collection_dynamic(enable, activities)
 
     # memory

@@ -11,7 +11,7 @@ from warnings import warn
 from kinetoscope.record import step_tracker, torch_private
 from kinetoscope.record.activities import ActivityItem, supported_activities
 from kinetoscope.record.execution_trace import ExecutionTraceObserver
-from kinetoscope.record.kineto_profile import KinetoProfile
+from kinetoscope.record.kineto_profile import Engine, KinetoProfile
 from kinetoscope.record.schedule import ProfilerAction, as_action, default_schedule
 from kinetoscope.record.torch_private import ProfilerActivity
 from kinetoscope.record.window import STEP_MARK
@@ -279,12 +279,16 @@ class profile(KinetoProfile):  # noqa: N801 - torch's name
             elif act == _PREPARE:
                 self.prepare_trace()
             elif act == _START:
+                if self._engine is Engine.IDLE and _PREPARE not in _TRANSITIONS[previous, current]:
+                    continue  # stopped within the handler, before what was to be prepared was
                 self.start_trace()
                 self._opened_by_step = self.step_num if self._started else None
             elif act == _STOP:
                 ready = self._stop_window(previous, current)
             elif ready:
                 failure = self._call_handler()
+                if current is not None and not self._started:
+                    break  # the handler has stopped the profiler
         if failure is not None:
             raise failure
 

@@ -164,6 +164,7 @@ __all__ = [
     "record_function",
     "record_function_with_args_enter",
     "record_function_with_args_exit",
+    "recording_on_this_thread",
     "records_all_threads",
     "remove_execution_trace_observer",
     "require_activity_filters",
@@ -240,6 +241,11 @@ def synchronize(device: str) -> None:
     wait = getattr(getattr(torch, device, None), "synchronize", None)
     if wait is not None:
         wait()
+
+
+def recording_on_this_thread() -> bool:
+    """Tell whether a profiler records this thread; one of all threads does not count."""
+    return bool(_profiler_enabled())
 
 
 # events
