@@ -86,7 +86,7 @@ def test_the_programs_own_error_comes_before_the_handlers() -> None:
         raise OSError("disk full")
 
     for error in (ValueError("mine"), KeyboardInterrupt(), SystemExit(3)):
-        with (
+        with (  # noqa: PT012, PT031 - the block is what is tested
             pytest.warns(UserWarning, match="disk full"),
             pytest.raises(type(error)),
             profile(activities=CPU, on_trace_ready=handler) as prof,

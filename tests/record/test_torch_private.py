@@ -74,16 +74,11 @@ def test_kineto_was_not_stopped() -> None:
     assert torch_private.is_kineto_stopped() is False
 
 
-def test_cuda_graphs_are_read_without_loading_inductor(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delitem(sys.modules, "torch._inductor.config", raising=False)
-    monkeypatch.delenv("TORCHINDUCTOR_CUDAGRAPHS", raising=False)
-    assert torch_private.cuda_graphs_enabled() is False
-    monkeypatch.setenv("TORCHINDUCTOR_CUDAGRAPHS", "1")
-    assert torch_private.cuda_graphs_enabled() is True
-    assert "torch._inductor.config" not in sys.modules
+def test_cuda_graphs_are_read_from_inductors_configuration(monkeypatch: pytest.MonkeyPatch) -> None:
+    from torch._inductor import config
+
     for value in (True, False):
-        loaded = SimpleNamespace(triton=SimpleNamespace(cudagraphs=value))
-        monkeypatch.setitem(sys.modules, "torch._inductor.config", loaded)  # type: ignore[arg-type]
+        monkeypatch.setattr(config.triton, "cudagraphs", value)
         assert torch_private.cuda_graphs_enabled() is value
 
 
