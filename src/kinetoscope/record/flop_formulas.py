@@ -115,7 +115,7 @@ def _convolution_backward(arguments: Arguments) -> int:
     of_input, of_weight, *_ = arguments["output_mask"]
     count = 0
     if of_input:
-        places = gradient[2:] if transposed else shape[2:]
+        places = shape[2:] if transposed else gradient[2:]
         count += 2 * gradient[0] * prod(places) * prod(weight)
     if of_weight:
         # torch takes no account of groups here, nor do we.
