@@ -326,6 +326,20 @@ def test_a_profiler_that_is_forgotten_frees_the_engine() -> None:
         assert calls(following) == 1
 
 
+def test_a_profiler_that_outlives_its_module_ends_quietly() -> None:
+    for ending in ("prof.stop()", "pass"):
+        succeeds(
+            f"prof = profile(activities=CPU)\nprof.start()\nwork()\n{ending}\n"
+            "module = sys.modules['kinetoscope.record.kineto_profile']\n"
+            "sys.kept = prof\n"
+            "import atexit\n"
+            "def clear():\n"
+            "    for name in list(vars(module)):\n"
+            "        if not name.startswith('__'):\n            setattr(module, name, None)\n"
+            "atexit.register(clear) if prof._engine.value == 'idle' else None\n"
+        )
+
+
 def test_a_plain_run_says_nothing_on_stderr() -> None:
     succeeds(
         "with profile(activities=CPU, schedule=schedule(wait=1, warmup=1, active=1), acc_events=True) as prof:\n"

@@ -227,7 +227,9 @@ class KinetoProfile:
 
     def __del__(self) -> None:
         """Leave the engine in order when a running profiler is forgotten."""
-        if getattr(self, "_engine", Engine.IDLE) is not Engine.IDLE:
+        # No global names here: when the interpreter ends they may be gone before the last profiler is.
+        engine = getattr(self, "_engine", None)
+        if engine is not None and engine.value != "idle":
             self._abandon()
 
     def _records_all_threads(self) -> bool:
