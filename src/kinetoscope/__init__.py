@@ -45,7 +45,6 @@ __all__ = [
     "SchemaVersionError",
     "Trace",
     "TraceError",
-    "_KinetoProfile",
     "__version__",
     "itt",
     "kineto_available",
@@ -86,7 +85,8 @@ if TYPE_CHECKING:
     from kinetoscope.record.execution_trace import ExecutionTraceObserver
     from kinetoscope.record.flops import register_flop_formula
     from kinetoscope.record.handlers import tensorboard_trace_handler
-    from kinetoscope.record.profiler import KinetoProfile, _KinetoProfile, profile
+    from kinetoscope.record.profiler import KinetoProfile, profile
+    from kinetoscope.record.profiler import _KinetoProfile as _KinetoProfile
     from kinetoscope.record.schedule import ProfilerAction, schedule
     from kinetoscope.record.torch_private import DeviceType, KinetoStepTracker, itt, kineto_available, record_function
     from kinetoscope.trace.errors import SchemaVersionError, TraceError

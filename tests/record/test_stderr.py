@@ -14,6 +14,14 @@ from kinetoscope import ProfilerActivity, profile
 from kinetoscope.record import torch_private
 from kinetoscope.record.stderr import without_kineto_notices
 
+
+@pytest.fixture(autouse=True)
+def only_threads_of_the_test(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Leave out the threads that the tests' runner has of its own."""
+    enumerate_all, before = threading.enumerate, set(threading.enumerate())
+    monkeypatch.setattr(threading, "enumerate", lambda: [thread for thread in enumerate_all() if thread not in before])
+
+
 NOTICE = b"USDT:2026-12-01 12:02:37 3925:3925 SyncActivityProfilerHandler.cpp:52] profiler_start\n"
 
 
