@@ -134,6 +134,9 @@ class FakeEvent:
     def metadata_json(self) -> str:
         return ""
 
+    def typed_metadata(self) -> dict[str, Any]:
+        return {}
+
     def extra_meta(self) -> dict[str, str]:
         return {}
 

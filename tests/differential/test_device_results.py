@@ -8,6 +8,7 @@ import pytest
 
 pytest.importorskip("torch")
 
+from kinetoscope.record.event_list import LISTS_PYTHON_FUNCTIONS
 from kinetoscope.record.window import Answers, Options, Window
 
 from .compare import GROUPINGS, STACK, differing_averages, differing_events, differing_tables, stock
@@ -30,7 +31,7 @@ def test_device_answers_equal_torch(file: str) -> None:
     assert differing_events(ours.events, theirs.function_events, STACK) == []
     for grouping in WITHOUT_STACKS:
         our_rows = ours.key_averages(
-            grouping["group_by_input_shape"], grouping["group_by_stack_n"], False, python_functions=True
+            grouping["group_by_input_shape"], grouping["group_by_stack_n"], False, python_functions=LISTS_PYTHON_FUNCTIONS
         )
         their_rows = theirs.key_averages(**grouping)
         assert differing_averages(our_rows, their_rows) == [], grouping

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import importlib.util
 import itertools
 import json
 import warnings
@@ -296,13 +297,17 @@ def test_what_programs_reach_for_is_torchs() -> None:
 
 
 def test_torchs_own_helpers_work_on_our_results() -> None:
-    from torch.profiler import _memory_profiler, _pattern_matcher, _utils
+    from torch.profiler import _memory_profiler, _utils
 
     with profile(activities=CPU, record_shapes=True, with_stack=True, profile_memory=True) as prof:
         x = torch.ones(20, 20, requires_grad=True)
         (x @ x).sum().backward()
-    assert len(_utils.BasicEvaluation(prof.profiler).metrics) > 0
-    assert _pattern_matcher.ForLoopIndexingPattern(prof).matched_events() == []
+    if hasattr(_utils, "BasicEvaluation"):  # torch 2.14 has none
+        assert len(_utils.BasicEvaluation(prof.profiler).metrics) > 0
+    if importlib.util.find_spec("torch.profiler._pattern_matcher"):  # torch 2.14 has none
+        from torch.profiler import _pattern_matcher
+
+        assert _pattern_matcher.ForLoopIndexingPattern(prof).matched_events() == []
     assert isinstance(prof._memory_profile(), _memory_profiler.MemoryProfile)
     with profile(activities=CPU) as poor:
         work()

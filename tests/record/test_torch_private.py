@@ -73,12 +73,12 @@ def test_kineto_was_not_stopped() -> None:
     assert torch_private.is_kineto_stopped() is False
 
 
-def test_cuda_graphs_are_read_from_inductors_configuration(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cuda_graphs_are_read_from_inductors_configuration() -> None:
     from torch._inductor import config
 
     for value in (True, False):
-        monkeypatch.setattr(config.triton, "cudagraphs", value)
-        assert torch_private.cuda_graphs_enabled() is value
+        with config.patch("triton.cudagraphs", value):
+            assert torch_private.cuda_graphs_enabled() is value
 
 
 @pytest.mark.parametrize(("cuda", "needed"), [("12.4", True), ("11.8", True), ("12.6", False), ("13.0", False), (None, False)])

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from typing import Any
-from warnings import warn
 
 from kinetoscope.record import torch_private
+from kinetoscope.trace.user_warning import warn_user
 
 _warned: set[str] = set()
 
@@ -69,4 +69,4 @@ def _nccl_version() -> str:
 def _warn_once(what: str, error: Exception) -> None:
     if what not in _warned:
         _warned.add(what)
-        warn(f"torch.distributed does not tell {what}, the trace goes without it: {error!r}", stacklevel=4)
+        warn_user(f"torch.distributed does not tell {what}, the trace goes without it: {error!r}")

@@ -15,11 +15,11 @@ import tempfile
 import weakref
 from abc import abstractmethod
 from typing import Protocol, runtime_checkable
-from warnings import warn
 
 from kinetoscope.record import torch_private
 from kinetoscope.record.distributed import json_safe
 from kinetoscope.record.execution_trace_file import check_writable, compress, escape_names
+from kinetoscope.trace.user_warning import warn_user
 
 if sys.version_info >= (3, 11):
     from typing import Self
@@ -94,7 +94,7 @@ class ExecutionTraceObserver(TraceObserver):
                 path = handle.name
             observer = ExecutionTraceObserver().register_callback(path)
         except Exception as error:
-            warn(f"Execution trace will not be recorded: its temporary file cannot be made ({error})", stacklevel=2)
+            warn_user(f"Execution trace will not be recorded: its temporary file cannot be made ({error})")
             return None
         if not observer.is_registered:
             os.unlink(path)
@@ -122,10 +122,9 @@ class ExecutionTraceObserver(TraceObserver):
         global _owner
         owner = _registered_observer()
         if owner is not None:
-            warn(
+            warn_user(
                 f"An execution trace is being written to {owner.output_file_path}; a process has one observer at a "
                 f"time, so nothing will be written to {os.fspath(output_file_path)}",
-                stacklevel=2,
             )
             return self
         path = os.fspath(output_file_path)
@@ -137,10 +136,9 @@ class ExecutionTraceObserver(TraceObserver):
         if not _install(target):
             if target != path:
                 os.unlink(target)
-            warn(
+            warn_user(
                 "Another execution trace observer, not Kinetoscope's, is registered in this process, so nothing will "
                 f"be written to {path}",
-                stacklevel=2,
             )
             return self
         self.output_file_path = path
@@ -182,15 +180,14 @@ class ExecutionTraceObserver(TraceObserver):
         try:
             escape_names(source)
         except Exception as error:
-            warn(f"Names in the execution trace {source} could not be escaped: {error}", stacklevel=3)
+            warn_user(f"Names in the execution trace {source} could not be escaped: {error}")
         if source == target:
             return
         try:
             compress(source, target)
         except Exception as error:
-            warn(
+            warn_user(
                 f"The execution trace could not be compressed to {target} ({error}); it is kept, uncompressed, in {source}",
-                stacklevel=3,
             )
         else:
             os.unlink(source)
@@ -258,7 +255,7 @@ class ExecutionTraceObserver(TraceObserver):
         try:
             os.mkdir(folder)
         except OSError as error:
-            warn(f"The folder for the execution trace's resources cannot be made: {error}", stacklevel=2)
+            warn_user(f"The folder for the execution trace's resources cannot be made: {error}")
             return None
         return folder
 
@@ -267,13 +264,13 @@ class ExecutionTraceObserver(TraceObserver):
             folder = self.get_resources_dir(can_create=True)
             files = torch_private.inductor_source_files() if folder else []
         except Exception as error:
-            warn(f"The execution trace goes without its resources: {error!r}", stacklevel=3)
+            warn_user(f"The execution trace goes without its resources: {error!r}")
             return
         for file in files:
             try:
                 shutil.copyfile(file, os.path.join(str(folder), os.path.basename(file)))
             except Exception as error:
-                warn(f"The execution trace goes without the generated file {file}: {error}", stacklevel=3)
+                warn_user(f"The execution trace goes without the generated file {file}: {error}")
 
 
 def _record_process_groups() -> None:
@@ -286,7 +283,7 @@ def _record_process_groups() -> None:
             handle = torch_private.record_function_with_args_enter(PROCESS_GROUP_NODE, text)
             torch_private.record_function_with_args_exit(handle)
     except Exception as error:
-        warn(f"The execution trace goes without the process groups: {error!r}", stacklevel=3)
+        warn_user(f"The execution trace goes without the process groups: {error!r}")
 
 
 # one observer a process

@@ -7,7 +7,6 @@ import threading
 from collections.abc import Callable, Iterable
 from enum import Enum
 from typing import TYPE_CHECKING, Any
-from warnings import warn
 
 from kinetoscope.record import guard, memory_timeline, torch_private
 from kinetoscope.record.activities import ActivityItem, parse_activities, supported_activities, use_device_of
@@ -16,6 +15,7 @@ from kinetoscope.record.session import Session
 from kinetoscope.record.torch_private import ProfilerActivity
 from kinetoscope.record.user_metadata import UserMetadata
 from kinetoscope.record.window import Options, Window
+from kinetoscope.trace.user_warning import warn_user
 
 if TYPE_CHECKING:
     from kinetoscope.record.event_list import EventList
@@ -405,19 +405,22 @@ class KinetoProfile:
 
 
 def _checked(config: Any, with_stack: bool, profile_memory: bool) -> Any:
-    """The experimental options, without those that cannot be had together."""
+    """The experimental options, without those that cannot be had together, and with those that others need."""
+    if config is None and with_stack and not hasattr(torch_private.KinetoEvent, "is_python_function"):
+        # This torch does not list the Python calls that stacks are made of; with this option it gives the stacks.
+        return torch_private.ExperimentalConfig(verbose=True)
     if getattr(config, "trace_only", False) and with_stack:
         import copy
 
-        warn("trace_only=True cannot give stacks (with_stack=True); trace_only is turned off", stacklevel=4)
+        warn_user("trace_only=True cannot give stacks (with_stack=True); trace_only is turned off")
         config = copy.copy(config)
         config.trace_only = False
     if profile_memory and torch_private.records_all_threads(config):
-        warn("Kineto records no memory with profile_all_threads=True: the memory columns will be empty", stacklevel=4)
+        warn_user("Kineto records no memory with profile_all_threads=True: the memory columns will be empty")
     return config
 
 
 def _warn_once(message: str) -> None:
     if message not in _warned:
         _warned.add(message)
-        warn(message, stacklevel=4)
+        warn_user(message)

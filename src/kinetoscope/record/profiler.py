@@ -6,7 +6,6 @@ import os
 from collections.abc import Callable, Iterable
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
-from warnings import warn
 
 from kinetoscope.record import step_tracker, torch_private
 from kinetoscope.record.activities import ActivityItem, supported_activities
@@ -15,6 +14,7 @@ from kinetoscope.record.kineto_profile import Engine, KinetoProfile
 from kinetoscope.record.schedule import ProfilerAction, as_action, default_schedule
 from kinetoscope.record.torch_private import ProfilerActivity
 from kinetoscope.record.window import STEP_MARK
+from kinetoscope.trace.user_warning import warn_user
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -109,7 +109,7 @@ class profile(KinetoProfile):  # noqa: N801 - torch's name
     ) -> None:
         """See the class."""
         if use_cuda is not None:
-            warn("`use_cuda` is deprecated, use `activities` argument instead", FutureWarning, stacklevel=2)
+            warn_user("`use_cuda` is deprecated, use `activities` argument instead", FutureWarning)
             activities = _with_cuda(activities, use_cuda)
         self.on_trace_ready = on_trace_ready
         self.schedule = schedule or default_schedule
@@ -156,7 +156,7 @@ class profile(KinetoProfile):  # noqa: N801 - torch's name
         except Exception as error:
             if exc_val is None:
                 raise
-            warn(f"The profiler could not finish after the program's error: {type(error).__name__}: {error}", stacklevel=2)
+            warn_user(f"The profiler could not finish after the program's error: {type(error).__name__}: {error}")
         finally:
             if self._is_mine():
                 step_tracker.erase_profiler()
@@ -202,7 +202,7 @@ class profile(KinetoProfile):  # noqa: N801 - torch's name
         self._close_mark()
         if not self._started:
             self.step_num += 1
-            warn("step() was called, but this profiler is not running; nothing is recorded", stacklevel=2)
+            warn_user("step() was called, but this profiler is not running; nothing is recorded")
             return
         action = scheduled = self._scheduled(self.step_num + 1)
         previous = self.current_action
@@ -210,10 +210,9 @@ class profile(KinetoProfile):  # noqa: N801 - torch's name
             at_cycle_boundary = self._prev_schedule_action is _SAVE or scheduled is _NONE
             action = scheduled if at_cycle_boundary else _STOPPED
         elif self._device_stopped(previous, scheduled):
-            warn(
+            warn_user(
                 f"The device stopped collecting early, at step {self.step_num + 1}: nothing more is recorded until the next "
                 "cycle of the schedule",
-                stacklevel=2,
             )
             action = _STOPPED
         self.step_num += 1
@@ -275,7 +274,7 @@ class profile(KinetoProfile):  # noqa: N801 - torch's name
         for act in _TRANSITIONS[previous, current]:
             if act == _INCORRECT:
                 assert current is not None
-                warn(f"Incorrect schedule: {previous.name} followed by {current.name}", stacklevel=4)
+                warn_user(f"Incorrect schedule: {previous.name} followed by {current.name}")
             elif act == _PREPARE:
                 self.prepare_trace()
             elif act == _START:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from enum import Enum
-from warnings import warn
+
+from kinetoscope.trace.user_warning import warn_user
 
 
 class ProfilerAction(Enum):
@@ -97,7 +98,7 @@ def schedule(
             + ", ".join(f"{name}={value}" for name, value in given.items())
         )
     if warmup == 0:
-        warn("The schedule has no warmup, which can skew the first recorded step; warmup=1 is enough", stacklevel=2)
+        warn_user("The schedule has no warmup, which can skew the first recorded step; warmup=1 is enough")
 
     length = wait + warmup + active
     # The first cycle without its idle steps is a cycle that began that many steps earlier.

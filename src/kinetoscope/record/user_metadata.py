@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 from typing import Any
-from warnings import warn
 
 from kinetoscope.record.distributed import json_safe
+from kinetoscope.trace.user_warning import warn_user
 
 
 class UserMetadata:
@@ -28,7 +28,7 @@ class UserMetadata:
         try:
             self.values[str(key)] = json.loads(text, parse_constant=str)
         except (TypeError, ValueError, RecursionError) as error:
-            warn(f"The metadata {key!r} is no valid JSON ({error}); it is kept as text", stacklevel=3)
+            warn_user(f"The metadata {key!r} is no valid JSON ({error}); it is kept as text")
             self.values[str(key)] = str(text)
 
     def current(self) -> dict[str, Any]:

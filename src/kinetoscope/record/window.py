@@ -26,6 +26,7 @@ from kinetoscope.trace.chrome_writer import write_chrome, write_chrome_text
 from kinetoscope.trace.devices import DEVICE_NAMES
 from kinetoscope.trace.metadata import Metadata
 from kinetoscope.trace.trace import Trace
+from kinetoscope.trace.user_warning import warn_user
 
 STEP_MARK = "ProfilerStep#"
 """What the annotation of a step begins with."""
@@ -138,7 +139,7 @@ class Window:
             return saved(self.result.save)
         except (RuntimeError, OSError, AttributeError) as error:
             # Saved before by a program that reached in, or no room on the disk: names and times are still known.
-            warnings.warn(f"Kineto could not hand over its events' arguments: {error}", stacklevel=4)
+            warn_user(f"Kineto could not hand over its events' arguments: {error}")
             return None
 
     def export_chrome(self, path: str | os.PathLike[str]) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import gc
 import os
 import re
-import warnings
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from itertools import islice
@@ -22,6 +21,7 @@ from kinetoscope.trace.errors import TraceError
 from kinetoscope.trace.issues import Issues
 from kinetoscope.trace.nesting import nest
 from kinetoscope.trace.trace import Trace
+from kinetoscope.trace.user_warning import warn_user
 
 Raw = msgspec.Raw
 
@@ -101,7 +101,7 @@ def _read(blocks: Iterable[bytes], name: str, issues: Issues) -> Trace:
         trace = _trace(file, issues)
     if trace.issues:
         listed = ", ".join(f"{count:,} {kind}" for kind, count in sorted(trace.issues.items()))
-        warnings.warn(f"{name}: read with faults: {listed}", stacklevel=3)
+        warn_user(f"{name}: read with faults: {listed}")
     return trace
 
 
