@@ -125,7 +125,7 @@ def test_doctor_works_without_torch() -> None:
 def test_version_and_help(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--version"]) == 0
     assert capsys.readouterr().out == f"kinetoscope {kinetoscope.__version__}\n"
-    for command in ("run", "summary", "doctor", "demo"):
+    for command in ("run", "summary", "sql", "schema", "convert", "check", "doctor", "demo"):
         assert main([command, "--help"]) == 0
         assert "Examples" in capsys.readouterr().out
 

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from kinetoscope.cli import demo, doctor, run, summary
+from kinetoscope.cli import check, convert, demo, doctor, run, schema, sql, summary
 from kinetoscope.cli.console import CommandError, abandon_stdout, say
 
 NAME = "kinetoscope"
@@ -20,6 +20,8 @@ EPILOG = """[bold]To begin[/bold]
   kinetoscope run train.py --epochs 1 profile a script as it is
 
   kinetoscope summary trace.parquet   look at a trace again
+
+  kinetoscope sql trace.parquet "..."  ask it anything
 
 Each command says more with --help."""
 
@@ -55,6 +57,10 @@ def _common(
 # What comes after the script belongs to the script, whatever it looks like.
 app.command("run", epilog=run.EXAMPLES, context_settings={"allow_interspersed_args": False}, no_args_is_help=True)(run.run)
 app.command("summary", epilog=summary.EXAMPLES, no_args_is_help=True)(summary.summary)
+app.command("sql", epilog=sql.EXAMPLES, no_args_is_help=True)(sql.sql)
+app.command("schema", epilog=schema.EXAMPLES)(schema.schema)
+app.command("convert", epilog=convert.EXAMPLES, no_args_is_help=True)(convert.convert)
+app.command("check", epilog=check.EXAMPLES, no_args_is_help=True)(check.check)
 app.command("doctor", epilog=doctor.EXAMPLES)(doctor.doctor)
 app.command("demo", epilog=demo.EXAMPLES)(demo.demo)
 

@@ -108,7 +108,7 @@ def select(trace: Trace, selection: Selection, percentiles: bool = False) -> Ope
     from kinetoscope.show.terminal import Operators
     from kinetoscope.show.text_table import columns_of
 
-    _check_categories(trace, selection.categories)
+    check_categories(trace, selection.categories)
     averages: Averages = trace.key_averages(
         group_by_input_shape=selection.by_shape,
         group_by_stack_n=selection.by_stack,
@@ -140,7 +140,12 @@ def select(trace: Trace, selection: Selection, percentiles: bool = False) -> Ope
     )
 
 
-def _check_categories(trace: Trace, categories: tuple[str, ...]) -> None:
+def check_categories(trace: Trace, categories: tuple[str, ...]) -> None:
+    """Check that a trace has rows of some categories.
+
+    Raises:
+        CommandError: it lacks one; the message lists those there are.
+    """
     if not categories:
         return
     present = sorted(trace.events["category"].drop_nulls().unique().to_list())

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from kinetoscope.cli.console import CommandError, console, progress, tolerate_any_name
+from kinetoscope.cli.reading import TraceArgument, read_trace
 
 if TYPE_CHECKING:
     from kinetoscope.show.terminal import Operators
@@ -34,9 +35,7 @@ Times there are microseconds, memory is bytes, names are those of torch.profiler
 
 
 def summary(
-    trace: Annotated[
-        Path, typer.Argument(metavar="TRACE", help="A trace: Kinetoscope's .parquet, or Kineto's .json or .json.gz.")
-    ],
+    trace: TraceArgument,
     sort: Annotated[
         str | None,
         typer.Option(
@@ -92,26 +91,7 @@ def summary(
         show(read, operators, trace)
 
 
-def read_trace(path: Path) -> Trace:
-    """Read a trace for a command.
-
-    Raises:
-        CommandError: there is none; the message says what is there instead.
-    """
-    import kinetoscope
-
-    try:
-        with progress(f"reading {path}"):
-            return kinetoscope.read(path)
-    except kinetoscope.TraceError as error:
-        raise CommandError(str(error)) from error
-    except FileNotFoundError as error:
-        raise CommandError(f"{path}: no such file") from error
-    except OSError as error:
-        raise CommandError(f"{path}: {error.strerror or error}") from error
-
-
-def show(trace: Trace, operators: Operators, path: Path, stream: Any = None) -> None:
+def show(trace: Trace, operators: Operators, path: Path | str, stream: Any = None) -> None:
     """Print facts and table for people: with colours to a terminal, plain elsewhere."""
     from kinetoscope.show import terminal
 

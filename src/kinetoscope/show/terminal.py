@@ -19,6 +19,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from kinetoscope.show.controls import without_controls
 from kinetoscope.show.text_table import format_memory, format_time
 from kinetoscope.trace.trace import Trace
 
@@ -28,7 +29,6 @@ NAME_WIDTH = 24
 
 _BETWEEN = 3
 """What rich puts between two columns."""
-_CONTROL = {code: f"\\x{code:02x}" for code in [*range(0x20), *range(0x7F, 0xA0)]}
 _EIGHTHS = " ▏▎▍▌▋▊▉"
 _RECORD_OPTIONS = {
     "record_shapes": "shapes",
@@ -69,7 +69,7 @@ class _Column:
 def plain(operators: Operators) -> str:
     """The table as aligned text, every column and every name in full."""
     columns = _columns(operators)
-    rows = [[_clean(column.cell(row)) for column in columns] for row in operators.rows.iter_rows(named=True)]
+    rows = [[without_controls(column.cell(row)) for column in columns] for row in operators.rows.iter_rows(named=True)]
     cells = [[column.header for column in columns], *rows]
     widths = [max(len(line[place]) for line in cells) for place in range(len(columns))]
     lines = []
@@ -113,7 +113,7 @@ def coloured(operators: Operators, console: Console) -> Table:
     for row in operators.rows.iter_rows(named=True):
         cells = []
         for column in columns:
-            text = Text(_clean(column.cell(row)))
+            text = Text(without_controls(column.cell(row)))
             if column.share is not None and unicode:
                 text = Text.assemble(f"{text.plain:>6} ", (_bar(column.share(row)), "green"))
             cells.append(text)
@@ -211,7 +211,7 @@ def _widths(columns: list[_Column], operators: Operators, width: int) -> list[in
 
 
 def _full_width(column: _Column, operators: Operators) -> int:
-    cells = [len(_clean(column.cell(row))) for row in operators.rows.iter_rows(named=True)]
+    cells = [len(without_controls(column.cell(row))) for row in operators.rows.iter_rows(named=True)]
     return max([len(column.header), *cells]) + (BAR_WIDTH + 1 if column.share is not None else 0)
 
 
@@ -236,17 +236,13 @@ def _remarks(operators: Operators) -> list[str]:
     return [totals, f"{rest:,} more rows; --limit 0 shows all"] if rest > 0 else [totals]
 
 
-def _clean(text: str) -> str:
-    """Text without anything that a terminal would obey."""
-    return text.translate(_CONTROL)
-
-
 def facts(trace: Trace, path: str | os.PathLike[str] | None = None) -> list[tuple[str, str]]:
     """What a trace is, in a few pairs of a label and a line of text."""
     summary, metadata = trace.summary(), trace.metadata
     result: list[tuple[str, str]] = []
     if path is not None:
-        result.append(("trace", f"{os.fspath(path)} ({format_memory(Path(path).stat().st_size)})"))
+        size = f" ({format_memory(Path(path).stat().st_size)})" if os.path.isfile(path) else ""  # not of a URL
+        result.append(("trace", f"{os.fspath(path)}{size}"))
     counts = ", ".join(f"{name or 'other'} {count:,}" for name, count in list(summary["categories"].items())[:6])
     result.append(("events", f"{summary['events']:,}" + (f": {counts}" if counts else "")))
     span = format_time(summary["span_ns"] / 1000)
@@ -272,7 +268,7 @@ def facts(trace: Trace, path: str | os.PathLike[str] | None = None) -> list[tupl
     if trace.issues:
         faults = ", ".join(f"{_count(count, 'place')} with {fault}" for fault, count in trace.issues.items())
         result.append(("faults", faults))
-    return [(label, _clean(text)) for label, text in result]
+    return [(label, without_controls(text)) for label, text in result]
 
 
 def recorded_options(options: dict[str, Any]) -> list[str]:

@@ -112,10 +112,8 @@ def check(path: str | os.PathLike[str]) -> Report:
 
 def _read(path: str | os.PathLike[str], issues: Issues) -> Trace:
     name = os.fspath(path)
-    if not sources.is_url(name) and os.path.isfile(name):
-        with open(name, "rb") as handle:
-            if handle.read(4) == formats.PARQUET_MAGIC:
-                return formats.read(name)
+    if formats.is_parquet(name):
+        return formats.read(name)
     return chrome_reader.read_blocks(sources.text_blocks(name, issues), name, issues)
 
 

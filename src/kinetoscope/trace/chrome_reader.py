@@ -11,7 +11,6 @@ from itertools import islice
 from typing import Any
 
 import msgspec
-import numpy as np
 import polars as pl
 
 from kinetoscope.trace import chrome_metadata, sources
@@ -19,7 +18,7 @@ from kinetoscope.trace.chrome_columns import Builder, Event, finish, from_member
 from kinetoscope.trace.chrome_repair import repair_object
 from kinetoscope.trace.errors import TraceError
 from kinetoscope.trace.issues import Issues
-from kinetoscope.trace.nesting import nest
+from kinetoscope.trace.nesting import nested
 from kinetoscope.trace.trace import Trace
 from kinetoscope.trace.user_warning import warn_user
 
@@ -117,7 +116,7 @@ def _trace(file: _File, issues: Issues) -> Trace:
     if frame["phase"].is_in(["B", "E"]).any():
         frame = _join_halves(frame, issues)
     frame = finish(frame, _device_type(frame, metadata.options.get("use_device")), metadata.rank)
-    frame = _nested(frame)
+    frame = nested(frame)
     metadata.text_ids = builder.ids.text_ids
     if not metadata.steps:
         steps = frame["name"].filter(frame["name"].str.starts_with("ProfilerStep#").fill_null(False)).str.slice(13).unique()
@@ -138,35 +137,6 @@ def _device_type(frame: pl.DataFrame, use_device: Any) -> str:
         if kind == "privateuse1":
             return "privateuseone"
     return "cuda"
-
-
-def _nested(frame: pl.DataFrame) -> pl.DataFrame:
-    """Parents and depths: slices, and instants as slices of no length, by process and thread."""
-    rows = frame.select("id", "process", "thread", "start_ns", "duration_ns", "phase").filter(
-        pl.col("duration_ns").is_not_null() | (pl.col("phase") == "i")
-    )
-    lane = _lanes(rows["process"], rows["thread"])
-    start = rows["start_ns"].to_numpy()
-    parent, depth = nest(lane, start, rows["duration_ns"].fill_null(0).to_numpy())
-    ids = rows["id"].to_numpy()
-    parents = np.full(frame.height, -1, dtype=np.int64)
-    depths = np.full(frame.height, -1, dtype=np.int32)
-    parents[ids] = np.where(parent >= 0, ids[parent], -1) if len(ids) else -1
-    depths[ids] = depth
-    return frame.with_columns(
-        parent=pl.when(pl.Series(parents) >= 0).then(pl.Series(parents)),
-        depth=pl.when(pl.Series(depths) >= 0).then(pl.Series(depths)),
-    )
-
-
-def _lanes(process: pl.Series, thread: pl.Series) -> np.ndarray[Any, np.dtype[np.int64]]:
-    """A number for each pair of process and thread; what has none counts as one more."""
-    codes = []
-    for ids in (process, thread):
-        distinct = np.sort(ids.drop_nulls().unique().to_numpy())
-        codes.append(np.where(ids.is_null(), len(distinct), np.searchsorted(distinct, ids.fill_null(0).to_numpy())))
-    lanes: np.ndarray[Any, np.dtype[np.int64]] = codes[0] * (int(codes[1].max(initial=0)) + 1) + codes[1]
-    return lanes
 
 
 def _join_halves(frame: pl.DataFrame, issues: Issues) -> pl.DataFrame:

@@ -37,12 +37,17 @@ def read(path: str | os.PathLike[str]) -> Trace:
             copy.writelines(chain([first], blocks))
             copy.flush()
             return Trace(*parquet.read_parquet(copy.name))
-    if os.path.isfile(name):
-        with open(name, "rb") as handle:
-            magic = handle.read(4)
-        if magic == PARQUET_MAGIC:
-            return Trace(*parquet.read_parquet(path))
+    if is_parquet(name):
+        return Trace(*parquet.read_parquet(path))
     return chrome_reader.read_chrome(path)
+
+
+def is_parquet(name: str) -> bool:
+    """Tell whether a path is a local Parquet file."""
+    if not os.path.isfile(name):
+        return False
+    with open(name, "rb") as handle:
+        return handle.read(4) == PARQUET_MAGIC
 
 
 Writer = Callable[["Trace", "str | os.PathLike[str]"], None]
@@ -68,9 +73,17 @@ def write(trace: Trace, path: str | os.PathLike[str]) -> None:
         ValueError: the suffix names no format; the message lists those there are.
         OSError: the file cannot be written.
     """
+    writer_of(path)(trace, path)
+
+
+def writer_of(path: str | os.PathLike[str]) -> Writer:
+    """What writes the format that a suffix names.
+
+    Raises:
+        ValueError: the suffix names no format; the message lists those there are.
+    """
     name = Path(path).name.lower()
     for suffix, writer in _WRITERS.items():
         if name.endswith(suffix):
-            writer(trace, path)
-            return
+            return writer
     raise ValueError(f"{os.fspath(path)}: unknown suffix; write to {', '.join(_WRITERS)}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import numpy.typing as npt
+import polars as pl
 
 Ints = npt.NDArray[np.int64]
 
@@ -57,3 +58,35 @@ def nest(lane: Ints, start: Ints, duration: Ints) -> tuple[Ints, Ints]:
         parent[rows] = parents
         depth[rows] = depths
     return parent, depth
+
+
+def nested(frame: pl.DataFrame) -> pl.DataFrame:
+    """Fill ``parent`` and ``depth`` of a table whose ``id`` is the number of the row.
+
+    Slices nest by process and thread, and instants as slices of no length; other rows get null.
+    """
+    rows = frame.select("id", "process", "thread", "start_ns", "duration_ns", "phase").filter(
+        pl.col("duration_ns").is_not_null() | (pl.col("phase") == "i")
+    )
+    lane = _lanes(rows["process"], rows["thread"])
+    start = rows["start_ns"].to_numpy()
+    parent, depth = nest(lane, start, rows["duration_ns"].fill_null(0).to_numpy())
+    ids = rows["id"].to_numpy()
+    parents = np.full(frame.height, -1, dtype=np.int64)
+    depths = np.full(frame.height, -1, dtype=np.int32)
+    parents[ids] = np.where(parent >= 0, ids[parent], -1) if len(ids) else -1
+    depths[ids] = depth
+    return frame.with_columns(
+        parent=pl.when(pl.Series(parents) >= 0).then(pl.Series(parents)),
+        depth=pl.when(pl.Series(depths) >= 0).then(pl.Series(depths)),
+    )
+
+
+def _lanes(process: pl.Series, thread: pl.Series) -> Ints:
+    """A number for each pair of process and thread; what has none counts as one more."""
+    codes = []
+    for ids in (process, thread):
+        distinct = np.sort(ids.drop_nulls().unique().to_numpy())
+        codes.append(np.where(ids.is_null(), len(distinct), np.searchsorted(distinct, ids.fill_null(0).to_numpy())))
+    lanes: Ints = codes[0] * (int(codes[1].max(initial=0)) + 1) + codes[1]
+    return lanes
