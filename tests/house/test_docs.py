@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 
 import kinetoscope
+from kinetoscope.cli.sql import answer
+from kinetoscope.show.frame_table import frame_table
 from kinetoscope.trace import schema
 
 from .pages import DOCS, ROOT, blocks, loaded, name_of, pages
@@ -129,3 +131,11 @@ def test_links_between_pages_lead_somewhere() -> None:
     for page in pages():
         for target in re.findall(r"\]\((?!https?:|#)([^)#\s]+)", page.read_text(encoding="utf-8")):
             assert (page.parent / target).exists(), f"{name_of(page)}: {target}"
+
+
+def test_the_cookbook_gives_the_answers_that_it_shows() -> None:
+    trace = str(ROOT / "tests" / "data" / "traces" / "h100_qwen_0.5b.json.gz")
+    queries, answers = blocks(DOCS / "cookbook.md", "sql"), blocks(DOCS / "cookbook.md", "text")
+    assert len(queries) == len(answers) == 20
+    for query, shown in zip(queries, answers, strict=True):
+        assert frame_table(answer(trace, query.text)) == shown.text, f"line {query.line}"

@@ -7,7 +7,7 @@ import json
 
 import pytest
 
-from kinetoscope.trace.chrome_reader import read_chrome
+from kinetoscope.trace.chrome_reader import parse_chrome, read_chrome
 from tests.trace import naive
 from tests.trace.shared import NAMES, TRACES
 
@@ -28,3 +28,12 @@ def test_nothing_is_lost(name: str) -> None:
         if wanted["category"] == "cpu_instant_event" and wanted.get("device") == -1:
             del wanted["device"]
         assert {column: row[column] for column in wanted} == wanted, number
+
+
+def test_lists_laid_out_for_people_stand_on_one_line() -> None:
+    lists = {"Input Dims": [[2, 3], [], [4]], "Input type": ["long int", "float"], "Concrete Inputs": ["a\nb", ", "]}
+    event = {"ph": "X", "cat": "cpu_op", "name": "aten::mm", "ts": 1, "dur": 1, "pid": 1, "tid": 1, "args": lists}
+    plain, laid_out = (parse_chrome(json.dumps([event], indent=indent).encode(), "test").events for indent in (None, 2))
+    columns = ["input_shapes", "input_types", "concrete_inputs"]
+    assert laid_out.select(columns).rows() == plain.select(columns).rows()
+    assert plain["input_shapes"].to_list() == ["[[2, 3], [], [4]]"]

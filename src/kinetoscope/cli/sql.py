@@ -44,7 +44,14 @@ def sql(
     trace: TraceArgument,
     query: Annotated[str, typer.Argument(metavar="QUERY", help="A select over the table events.")],
     form: Annotated[
-        Format | None, typer.Option("--format", help="How rows are printed.", show_default="table", case_sensitive=False)
+        Format | None,
+        typer.Option(
+            "--format",
+            metavar="FORM",
+            help="How rows are printed: table, csv, json or ndjson.",
+            show_default="table",
+            case_sensitive=False,
+        ),
     ] = None,
     output: Annotated[
         Path | None,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -132,12 +133,19 @@ def _print_operators(console: Console, trace: Trace, column: str, limit: int) ->
         console.print(terminal.plain(operators), soft_wrap=True)
 
 
+_QUERY = "select category, count(*) as events from events group by category"
+
+
 def _how_to_open(output: Path) -> str:
     table, chrome = output / TRACE_NAME, output / CHROME_NAME
+    # Where the demo runs in an environment that is not activated, the plain names would be others.
+    python = "python" if shutil.which("kinetoscope") else os.path.relpath(sys.executable)
+    command = "kinetoscope" if python == "python" else f"{python} -m kinetoscope"
     return f"""\
 {table} is the trace as a table. Look at it again:
-    kinetoscope summary {table} --group-by-shape
-    python -c "import kinetoscope; print(kinetoscope.read({str(table)!r}))"
+    {command} summary {table} --group-by-shape
+    {command} sql {table} "{_QUERY}"
+    {python} -c "import kinetoscope; print(kinetoscope.read({str(table)!r}))"
 or with whatever reads Parquet:
-    python -c "import polars; print(polars.read_parquet({str(table)!r}))"
+    {python} -c "import polars; print(polars.read_parquet({str(table)!r}))"
 {chrome} is the same for a viewer of timelines: drop it on https://ui.perfetto.dev or into chrome://tracing"""

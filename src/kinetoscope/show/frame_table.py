@@ -21,6 +21,7 @@ def frame_table(frame: pl.DataFrame, limit: int | None = None, width: int | None
     shown = frame.head(limit) if limit else frame
     if not shown.width:
         return "no columns\n"
+    shown = shown.with_columns(pl.selectors.decimal().cast(pl.Float64))
     texts = [name for name, dtype in shown.schema.items() if dtype == pl.String]
     shown = shown.with_columns(pl.col(texts).str.replace_many(list(ESCAPES), list(ESCAPES.values())))
     with pl.Config(

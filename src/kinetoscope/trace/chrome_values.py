@@ -113,7 +113,12 @@ def integers(column: pl.Series) -> tuple[pl.Series, Bools]:
 
 
 def lists(column: pl.Series) -> tuple[pl.Series, Bools]:
-    """JSON lists as they are written, and which values were none."""
+    """JSON lists as Kineto writes them, each on one line, and which values were none."""
+    broken = column.str.contains("\n", literal=True)
+    if broken.any():
+        # A tool has laid the file out for people. No text inside of a list holds a line break: JSON escapes them.
+        one_line = column.str.replace_all(r",\s*\n\s*", ", ").str.replace_all(r"\s*\n\s*", "")
+        column = pl.select(pl.when(broken).then(one_line).otherwise(column)).to_series()
     return column, ~column.str.starts_with("[").to_numpy()
 
 

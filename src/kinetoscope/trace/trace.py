@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
@@ -48,7 +49,11 @@ class Trace:
 
     @classmethod
     def read(cls, path: str | os.PathLike[str]) -> Trace:
-        """Read a trace file: Kinetoscope's Parquet, or Kineto/Chrome JSON (also ``.gz``), recognised by content.
+        """Read a trace, its format recognised by its content.
+
+        Args:
+            path: Kinetoscope's Parquet, or Kineto/Chrome JSON, plain or compressed (gzip, zstd) or alone in an archive
+                (zip, tar). A local path, a URL that fsspec knows, ``-`` for standard input, or ``archive.zip::member``.
 
         Raises:
             FileNotFoundError: there is no such file.
@@ -63,7 +68,8 @@ class Trace:
         """Write the trace; the suffix chooses the format.
 
         ``.parquet``: the complete table. ``.json``, ``.json.gz``: Kineto/Chrome JSON for Perfetto, TensorBoard and
-        chrome://tracing. The file appears whole or not at all.
+        chrome://tracing. ``.speedscope.json``: for speedscope. ``.csv``, ``.ndjson``, ``.arrow``: the rows. The file
+        appears whole or not at all.
 
         Raises:
             ValueError: the suffix names no format; the message lists those there are.
@@ -103,6 +109,48 @@ class Trace:
             group_by_overload_name=group_by_overload_name,
             include_python_functions=include_python_functions,
         )
+
+    # parts
+
+    def part(
+        self,
+        where: str | None = None,
+        *,
+        steps: Sequence[tuple[int, int]] | None = None,
+        rank: int | None = None,
+        categories: Sequence[str] | None = None,
+    ) -> Trace:
+        """The rows that all given conditions hold for, numbered and nested anew.
+
+        Args:
+            where: a SQL condition over the columns, such as ``"category = 'kernel' and duration_ns > 1000"``.
+            steps: ranges of steps of the program, both ends included; see :func:`kinetoscope.analyze.subset.steps`.
+            rank: a rank.
+            categories: names of categories.
+
+        Raises:
+            ValueError: the trace has none of the steps.
+            polars.exceptions.PolarsError: ``where`` is no condition, or names a column that there is not.
+        """
+        from kinetoscope.analyze import subset
+
+        part = self
+        if steps is not None:
+            part = subset.steps(part, steps)
+        if rank is not None:
+            part = subset.rank(part, rank)
+        if categories is not None:
+            part = subset.categories(part, categories)
+        return part if where is None else subset.where(part, where)
+
+    def anonymized(self, key: str | None = None) -> Trace:
+        """The trace with every text replaced that is not known to be public, for sharing.
+
+        See :func:`kinetoscope.analyze.anonymize.anonymize`.
+        """
+        from kinetoscope.analyze.anonymize import anonymize
+
+        return anonymize(self, key)
 
     # other libraries
 
