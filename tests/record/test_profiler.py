@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import copy
 import gzip
 import importlib.util
 import itertools
 import json
+import pickle
 import warnings
 from pathlib import Path
 from typing import Any
@@ -294,6 +296,24 @@ def test_what_programs_reach_for_is_torchs() -> None:
     assert stats.number_of_events == len(prof.events())
     assert stats.profiler_disable_call_duration_us > 0
     assert stats.profiling_window_duration_sec > 0
+
+
+def test_lists_of_events_can_be_pickled_and_copied() -> None:
+    with profile(activities=CPU, record_shapes=True) as prof:
+        x = torch.ones(20, 20, requires_grad=True)
+        (x @ x).sum().backward()
+    events, averages = prof.events(), prof.key_averages(group_by_input_shape=True)
+    for duplicate in (lambda one: pickle.loads(pickle.dumps(one)), copy.deepcopy, copy.copy):
+        same = duplicate(events)
+        assert type(same) is type(events)
+        assert [event.name for event in same] == [event.name for event in events]
+        assert [event.self_cpu_time_total for event in same] == [event.self_cpu_time_total for event in events]
+        for one, other in zip(same, events, strict=True):
+            assert [child.id for child in one.cpu_children] == [child.id for child in other.cpu_children]
+            assert (one.cpu_parent and one.cpu_parent.id) == (other.cpu_parent and other.cpu_parent.id)
+        assert same.table() == events.table()
+        assert same.key_averages().table() == events.key_averages().table()
+        assert duplicate(averages).table(sort_by="count") == averages.table(sort_by="count")
 
 
 def test_torchs_own_helpers_work_on_our_results() -> None:

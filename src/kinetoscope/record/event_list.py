@@ -335,6 +335,17 @@ class FunctionEventAvg(torch_private.FunctionEventAvg):  # type: ignore[misc]
         return _rebuild, (type(self), {**values, "scope": self.scope, "cpu_children": None, "cpu_parent": None})
 
 
+def _rebuild_list(
+    kind: type[EventList], events: list[FunctionEvent], families: list[tuple[list[int], int | None]], state: dict[str, Any]
+) -> EventList:
+    for event, (children, parent) in zip(events, families, strict=False):
+        event.cpu_children = [events[child] for child in children]
+        event.cpu_parent = None if parent is None else events[parent]
+    made = kind(events)
+    made.__dict__.update(state)
+    return made
+
+
 class EventList(torch_private.EventList):  # type: ignore[misc]
     """A list of events or averages with torch's methods, answered from arrays.
 
@@ -355,6 +366,21 @@ class EventList(torch_private.EventList):  # type: ignore[misc]
         super().__init__(*args, use_device=use_device, profile_memory=profile_memory, with_flops=with_flops)
         self._source = source
         self._tree_built = source is not None
+
+    def __copy__(self) -> EventList:
+        copied = type(self)(self, use_device=self._use_device, profile_memory=self._profile_memory, with_flops=self._with_flops)
+        copied.__dict__.update(self.__dict__)
+        return copied
+
+    def __reduce__(self) -> Any:
+        # The events take their values along; who is whose child is told by places in the list.
+        place = {id(event): number for number, event in enumerate(self)}
+        families = []
+        if self._source is not None:
+            families = [([place[id(child)] for child in event.cpu_children if id(child) in place],
+                         place.get(id(event.cpu_parent))) for event in self]  # fmt: skip
+        state = {**self.__dict__, "_source": None}
+        return _rebuild_list, (type(self), list(self), families, state)
 
     @property
     def _unchanged(self) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -31,6 +32,11 @@ def atomic_path(path: Path) -> Iterator[Path]:
     Raises:
         OSError: the folder is missing or cannot be written; the message names it.
     """
+    # Said of the path that was asked for, not of the temporary one.
+    if path.is_dir():
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+    if not path.parent.is_dir():
+        raise FileNotFoundError(errno.ENOENT, "There is no such folder to write to", str(path.parent))
     # The suffix stays last: writers choose compression by it.
     suffix = ".part" + "".join(path.suffixes)
     with NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}.", suffix=suffix, delete=False) as handle:
