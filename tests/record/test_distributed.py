@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -9,6 +11,7 @@ import pytest
 import torch
 import torch.distributed as dist
 
+import kinetoscope
 from kinetoscope.record import distributed, torch_private
 from kinetoscope.record.distributed import distributed_info, json_safe
 
@@ -97,3 +100,38 @@ def test_everything_becomes_json() -> None:
         "numpy bool": True,
     }
     assert json.loads(json.dumps(safe)) == safe
+
+
+RANK = """
+import sys
+import torch
+import torch.distributed as dist
+import kinetoscope
+
+rank, folder = int(sys.argv[1]), sys.argv[2]
+dist.init_process_group("gloo", store=dist.FileStore(folder + "/store", 2), rank=rank, world_size=2)
+with kinetoscope.profile(activities=[kinetoscope.ProfilerActivity.CPU], record_shapes=True) as prof:
+    x = torch.full((8,), float(rank))
+    dist.all_reduce(x)
+assert x.tolist() == [1.0] * 8
+prof.export_chrome_trace(f"{folder}/rank{rank}.json")
+prof.trace.write(f"{folder}/rank{rank}.parquet")
+dist.destroy_process_group()
+"""
+
+
+def test_each_rank_of_a_run_knows_itself(tmp_path: Path) -> None:
+    ranks = [
+        subprocess.Popen([sys.executable, "-c", RANK, str(rank), str(tmp_path)], stderr=subprocess.PIPE) for rank in range(2)
+    ]
+    for process in ranks:
+        _, said = process.communicate(timeout=120)
+        assert process.returncode == 0, said.decode()
+    for rank in range(2):
+        for suffix in ("json", "parquet"):
+            trace = kinetoscope.read(tmp_path / f"rank{rank}.{suffix}")
+            assert trace.metadata.distributed is not None
+            assert (trace.metadata.rank, trace.metadata.distributed["world_size"]) == (rank, 2)
+            assert trace.metadata.distributed["pg_config"][0]["ranks"] == [0, 1]
+            assert trace.events["rank"].unique().to_list() == [rank]
+            assert "gloo:all_reduce" in trace.events["name"].to_list()
