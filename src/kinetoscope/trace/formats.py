@@ -9,7 +9,7 @@ from pathlib import Path
 from tempfile import NamedTemporaryFile
 from typing import TYPE_CHECKING
 
-from kinetoscope.trace import chrome_reader, chrome_writer, parquet, sources, speedscope_writer, table_writers
+from kinetoscope.trace import chrome_reader, chrome_writer, parquet, perfetto_writer, sources, speedscope_writer, table_writers
 from kinetoscope.trace.issues import Issues
 
 if TYPE_CHECKING:
@@ -58,6 +58,8 @@ _WRITERS: dict[str, Writer] = {
     ".speedscope.json": speedscope_writer.write_speedscope,
     ".json": chrome_writer.write_chrome,
     ".json.gz": chrome_writer.write_chrome,
+    ".pftrace": perfetto_writer.write_perfetto,
+    ".perfetto-trace": perfetto_writer.write_perfetto,
     ".csv": lambda trace, path: table_writers.write_csv(trace.events, path),
     ".ndjson": lambda trace, path: table_writers.write_ndjson(trace.events, path),
     ".jsonl": lambda trace, path: table_writers.write_ndjson(trace.events, path),

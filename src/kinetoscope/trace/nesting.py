@@ -9,6 +9,8 @@ import polars as pl
 Ints = npt.NDArray[np.int64]
 
 _RUN = 1 << 16
+# Layers that a slice is tried in: more are full of slices that never end.
+_MOST_LAYERS = 200
 
 
 def nest(lane: Ints, start: Ints, duration: Ints) -> tuple[Ints, Ints]:
@@ -58,6 +60,78 @@ def nest(lane: Ints, start: Ints, duration: Ints) -> tuple[Ints, Ints]:
         parent[rows] = parents
         depth[rows] = depths
     return parent, depth
+
+
+def innermost(lane: Ints, start: Ints, end: Ints, parent: Ints, of_lane: Ints, at: Ints) -> Ints:
+    """Find the innermost slice that lies around each of some moments.
+
+    A slice lies around the moment that it begins, not around the one that it ends.
+
+    Args:
+        lane: number of the lane, for each slice.
+        start: start of each slice.
+        end: end of each slice.
+        parent: index of each slice's parent, -1 at the top.
+        of_lane: lane of each moment.
+        at: time of each moment.
+
+    Returns:
+        Index of a slice for each moment, -1 for none.
+    """
+    found = np.full(len(at), -1, dtype=np.int64)
+    order = np.lexsort((-end, start, lane))
+    bounds = np.searchsorted(lane[order], np.unique(of_lane), side="left")
+    for number, low in zip(np.unique(of_lane).tolist(), bounds.tolist(), strict=True):
+        own = order[low : np.searchsorted(lane[order], number, side="right")]
+        moments = np.flatnonzero(of_lane == number)
+        place = np.searchsorted(start[own], at[moments], side="right") - 1
+        slices = np.where(place >= 0, own[place], -1) if len(own) else np.full(len(moments), -1)
+        while len(over := np.flatnonzero((slices >= 0) & (end[slices] <= at[moments]))):
+            slices[over] = parent[slices[over]]
+        found[moments] = slices
+    return found
+
+
+def layers(lane: Ints, start: Ints, duration: Ints, parent: Ints) -> Ints:
+    """Spread slices that overlap without nesting over layers, in each of which all slices of a lane nest.
+
+    A slice goes into the first layer that it fits in, taken by start, the longer first; where all nest that is layer 0.
+
+    Args:
+        lane: number of the lane, for each slice.
+        start: start in nanoseconds.
+        duration: length in nanoseconds.
+        parent: index of each slice's parent, -1 at the top, as :func:`nest` gives it.
+
+    Returns:
+        Number of each slice's layer, from 0.
+    """
+    layer = np.zeros(len(start), dtype=np.int64)
+    end = start + duration
+    order = np.lexsort((-end, start, lane))
+    # Under one parent, a slice that begins before the one before it has ended: lying in it, it would be its child.
+    siblings = order[np.lexsort((np.arange(len(order)), parent[order], lane[order]))]
+    before, after = siblings[:-1], siblings[1:]
+    overlaps = (lane[before] == lane[after]) & (parent[before] == parent[after]) & (start[after] < end[before])
+    crossed = np.unique(lane[after[overlaps]])
+    for number in crossed.tolist():
+        rows = order[lane[order] == number]
+        stacks: list[list[int]] = []
+        place = []
+        for first, last in zip(start[rows].tolist(), end[rows].tolist(), strict=True):
+            for depth in range(max(0, len(stacks) - _MOST_LAYERS), len(stacks)):
+                stack = stacks[depth]
+                while stack and stack[-1] <= first:
+                    stack.pop()
+                if not stack or last <= stack[-1]:
+                    break
+            else:
+                depth = len(stacks)
+                stacks.append([])
+            stacks[depth].append(last)
+            place.append(depth)
+        layer[rows] = place
+    return layer
 
 
 def nested(frame: pl.DataFrame) -> pl.DataFrame:

@@ -68,8 +68,8 @@ class Trace:
         """Write the trace; the suffix chooses the format.
 
         ``.parquet``: the complete table. ``.json``, ``.json.gz``: Kineto/Chrome JSON for Perfetto, TensorBoard and
-        chrome://tracing. ``.speedscope.json``: for speedscope. ``.csv``, ``.ndjson``, ``.arrow``: the rows. The file
-        appears whole or not at all.
+        chrome://tracing. ``.pftrace``: Perfetto's own format. ``.speedscope.json``: for speedscope. ``.csv``, ``.ndjson``,
+        ``.arrow``: the rows. The file appears whole or not at all.
 
         Raises:
             ValueError: the suffix names no format; the message lists those there are.
