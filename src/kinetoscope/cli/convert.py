@@ -28,7 +28,7 @@ EXAMPLES = """[bold]Examples[/bold]
 
   kinetoscope convert trace.parquet to_share.json.gz --anonymize
 
-  kinetoscope convert trace.parquet flame.folded
+  kinetoscope convert trace.parquet flame.folded --metric self_device_time_total
 
 The suffix of OUT chooses the format. --where takes a SQL condition over the columns that kinetoscope schema shows. \
 --anonymize replaces host, user and file names and the names of what is not torch's or Python's own; the numbers stay."""
@@ -50,6 +50,14 @@ def convert(
     category: Annotated[
         list[str] | None, typer.Option(metavar="NAME", help="Only rows of this category; several are separated by commas.")
     ] = None,
+    metric: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="What collapsed stacks count: self_cpu_time_total (microseconds, the default), self_device_time_total, bytes "
+            "or calls.",
+        ),
+    ] = None,
     anonymize: Annotated[bool, typer.Option("--anonymize", help="Replace names that are not torch's or Python's own.")] = False,
     anonymize_key: Annotated[
         str | None,
@@ -67,6 +75,8 @@ def convert(
         formats.writer_of(out)
     except ValueError as error:
         raise CommandError(str(error)) from error
+    if metric is not None:
+        _check_metric(metric, out)
     read = read_trace(trace)
     whole = read
     if chosen is not None:
@@ -90,7 +100,10 @@ def convert(
         with progress("replacing names"):
             read = anonymized(read, anonymize_key)
     with progress(f"writing {out}"), errors_in_one_line(out):
-        read.write(out)
+        if metric is None:
+            read.write(out)
+        else:
+            read.call_tree().write_collapsed(out, metric)
     say(f"wrote {len(read):,} events to {out} ({os.path.getsize(out):,} bytes)")
 
 
@@ -107,6 +120,15 @@ def _part(make: Callable[[], T], option: str) -> T:
         return make()
     except ValueError as error:
         raise CommandError(f"{option}: {error}") from error
+
+
+def _check_metric(metric: str, out: Path) -> None:
+    from kinetoscope.analyze.call_tree import METRICS
+
+    if not out.name.lower().endswith((".folded", ".collapsed")):
+        raise CommandError("--metric is for collapsed stacks: write to .folded or .collapsed")
+    if metric not in METRICS:
+        raise CommandError(f"--metric {metric}: no metric of stacks; choose one of {', '.join(METRICS)}")
 
 
 def _of_rank(trace: Trace, number: int) -> Trace:

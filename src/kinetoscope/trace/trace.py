@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from kinetoscope.analyze.averages import Averages
+    from kinetoscope.analyze.call_tree import CallTree
 
 
 class Trace:
@@ -68,8 +69,9 @@ class Trace:
         """Write the trace; the suffix chooses the format.
 
         ``.parquet``: the complete table. ``.json``, ``.json.gz``: Kineto/Chrome JSON for Perfetto, TensorBoard and
-        chrome://tracing. ``.pftrace``: Perfetto's own format. ``.speedscope.json``: for speedscope. ``.csv``, ``.ndjson``,
-        ``.arrow``: the rows. The file appears whole or not at all.
+        chrome://tracing. ``.pftrace``: Perfetto's own format. ``.speedscope.json``: for speedscope. ``.folded``: collapsed
+        stacks with CPU time, for flame graphs. ``.pb.gz``, ``.pprof``: for pprof. ``.csv``, ``.ndjson``, ``.arrow``: the
+        rows. The file appears whole or not at all.
 
         Raises:
             ValueError: the suffix names no format; the message lists those there are.
@@ -109,6 +111,15 @@ class Trace:
             group_by_overload_name=group_by_overload_name,
             include_python_functions=include_python_functions,
         )
+
+    def call_tree(self) -> CallTree:
+        """Add up the trace by stacks: time, device time, bytes and calls; for flame graphs.
+
+        See :func:`kinetoscope.analyze.call_tree.call_tree`.
+        """
+        from kinetoscope.analyze.call_tree import call_tree
+
+        return call_tree(self)
 
     # parts
 

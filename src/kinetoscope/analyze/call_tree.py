@@ -1,0 +1,286 @@
+"""Who called what, added up: a tree of stacks with the time, device time, bytes and calls of each."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from kinetoscope.trace.chrome_names import DEVICE_CATEGORIES
+from kinetoscope.trace.nesting import nest
+from kinetoscope.trace.pprof_writer import write_pprof
+from kinetoscope.trace.stacks_writer import write_collapsed
+
+if TYPE_CHECKING:
+    from kinetoscope.trace.trace import Trace
+
+Ints = npt.NDArray[np.int64]
+
+METRICS = {"self_cpu_time_total": "cpu_ns", "self_device_time_total": "device_ns", "bytes": "bytes", "calls": "calls"}
+"""Name of a metric -> column of the nodes. Times are written as whole microseconds in collapsed stacks."""
+
+_ALIASES = {"cpu": "self_cpu_time_total", "device": "self_device_time_total", "self_cuda_time_total": "self_device_time_total"}
+_NO_WORK = ("gpu_user_annotation", "cuda_sync", "cuda_profiler_range")
+
+
+@dataclass(frozen=True)
+class CallTree:
+    """The stacks of a trace, those of equal frames put together.
+
+    ``nodes`` has a row for each stack: ``node`` (its number, parents before children), ``parent`` (null at the root),
+    ``frame`` (the innermost frame), ``cpu_ns`` (time on the host without that of the frames below), ``device_ns`` (time of
+    the kernels and copies that it launched, on nodes of their own), ``bytes`` (allocated, without what was freed) and
+    ``calls``.
+    """
+
+    nodes: pl.DataFrame
+
+    def frames(self, node: int) -> list[str]:
+        """The frames of a stack, the innermost first."""
+        frame, parent = self.nodes["frame"], self.nodes["parent"]
+        found = []
+        at: int | None = node
+        while at is not None:
+            found.append(frame[at])
+            at = parent[at]
+        return found
+
+    def write_collapsed(self, path: str | os.PathLike[str], metric: str = "self_cpu_time_total") -> None:
+        """Write one line a stack: frames from the root joined by ``;``, a space and the metric.
+
+        Args:
+            path: the file.
+            metric: one of :data:`METRICS`; times in whole microseconds.
+
+        Raises:
+            ValueError: no such metric; the message lists those there are.
+            OSError: the file cannot be written.
+        """
+        column = METRICS.get(_ALIASES.get(metric, metric))
+        if column is None:
+            raise ValueError(f"{metric!r} is no metric of stacks; choose one of {', '.join(METRICS)}")
+        values = self.nodes[column].to_list()
+        scale = 1000 if column.endswith("_ns") else 1
+        stacks = self._stacks()
+        rows = ((stacks[node], round(value / scale)) for node, value in enumerate(values) if value > 0)
+        write_collapsed(path, rows)
+
+    def write_pprof(self, path: str | os.PathLike[str]) -> None:
+        """Write a profile for ``pprof`` with CPU time, device time, bytes and calls.
+
+        Raises:
+            OSError: the file cannot be written.
+        """
+        columns = [self.nodes[column].to_list() for column in METRICS.values()]
+        stacks = self._stacks()
+        samples = [(stack, values) for stack, values in zip(stacks, zip(*columns, strict=True), strict=True) if any(values)]
+        types = [("cpu", "nanoseconds"), ("device", "nanoseconds"), ("allocated", "bytes"), ("calls", "count")]
+        write_pprof(path, types, samples)
+
+    def _stacks(self) -> list[tuple[str, ...]]:
+        """The frames of every node, the innermost first."""
+        stacks: list[tuple[str, ...]] = []
+        for frame, parent in zip(self.nodes["frame"].to_list(), self.nodes["parent"].to_list(), strict=True):
+            stacks.append((frame,) if parent is None else (frame, *stacks[parent]))
+        return stacks
+
+
+def call_tree(trace: Trace) -> CallTree:
+    """Add up a trace by its stacks.
+
+    A stack is the slices around a row on its own thread, Python calls among them where they were recorded; where the
+    operators carry their stack as text instead, its frames come before the outermost of them. Steps count as one frame,
+    ``ProfilerStep*``. Device work stands below the call that launched it (by rank and correlation id), else below the
+    operator that it names, else alone.
+    """
+    events = trace.events.with_columns(
+        rank=pl.col("rank").fill_null(-1),
+        name=pl.col("name").fill_null("(no name)").str.replace(r"^ProfilerStep#\d+$", "ProfilerStep*"),
+    )
+    is_slice = pl.col("duration_ns").is_not_null() & pl.col("start_ns").is_not_null()
+    on_device = pl.col("category").is_in(DEVICE_CATEGORIES).fill_null(False)
+    is_host = is_slice & ~on_device & (pl.col("category") != "Trace").fill_null(True)
+    host = events.filter(is_host)
+    work = events.filter(is_slice & on_device & ~pl.col("category").is_in(_NO_WORK))
+    memory = events.filter((pl.col("bytes") > 0) & pl.col("duration_ns").is_null() & pl.col("start_ns").is_not_null())
+
+    lane = _lanes(host, memory)
+    rows = host.height
+    start, duration = host["start_ns"].to_numpy(), host["duration_ns"].to_numpy()
+    both = np.concatenate([start, memory["start_ns"].to_numpy()])
+    length = np.concatenate([duration, np.zeros(memory.height, dtype=np.int64)])
+    parent, depth = nest(lane, both, length)
+    inside = parent[:rows] >= 0
+    self_time = duration.copy()
+    np.subtract.at(self_time, parent[:rows][inside], duration[inside])
+
+    tree = _Tree()
+    node = tree.add_host(host, parent[:rows], depth[:rows])
+    tree.count("cpu_ns", node, np.maximum(self_time, 0))
+    tree.count("calls", node, np.ones(rows, dtype=np.int64))
+    of_memory = tree.or_alone(_taken(node, parent[rows:]), tree.codes(memory["name"]))
+    tree.count("bytes", of_memory, memory["bytes"].to_numpy())
+    of_work = tree.add(_taken(node, _launchers(host, work)), tree.codes(work["name"]))
+    tree.count("device_ns", of_work, work["duration_ns"].to_numpy())
+    tree.count("calls", of_work, np.ones(work.height, dtype=np.int64))
+    return CallTree(tree.frame())
+
+
+class _Tree:
+    """Nodes by number, parents before children."""
+
+    def __init__(self) -> None:
+        self.parents: list[Ints] = []
+        self.names: list[Ints] = []
+        self.height = 0
+        self.texts: dict[str, int] = {}
+        self.counted: list[tuple[str, Ints, Ints]] = []
+
+    def codes(self, names: pl.Series) -> Ints:
+        """Numbers of texts."""
+        distinct = names.unique(maintain_order=True)
+        numbers = np.array([self.texts.setdefault(text, len(self.texts)) for text in distinct.to_list()], dtype=np.int64)
+        places = names.cast(pl.Enum(distinct)).to_physical().cast(pl.Int64).to_numpy()
+        codes: Ints = numbers[places] if len(numbers) else places
+        return codes
+
+    def add(self, parent: Ints, name: Ints) -> Ints:
+        """The nodes of some rows, by the node above and the frame; made where there are none yet."""
+        if not len(parent):
+            return np.zeros(0, dtype=np.int64)
+        pairs, place = np.unique(np.stack([parent, name]), axis=1, return_inverse=True)
+        self.parents.append(pairs[0])
+        self.names.append(pairs[1])
+        nodes: Ints = self.height + place.reshape(-1)
+        self.height += pairs.shape[1]
+        return nodes
+
+    def add_host(self, host: pl.DataFrame, parent: Ints, depth: Ints) -> Ints:
+        """The nodes of nested rows, from the outermost inwards."""
+        name = self.codes(host["name"])
+        prefixes = self._prefixes(host)
+        node = np.full(host.height, -1, dtype=np.int64)
+        told = np.zeros(host.height, dtype=bool)
+        order = np.argsort(depth, kind="stable")
+        bounds = np.searchsorted(depth[order], np.arange(int(depth.max(initial=-1)) + 2))
+        for low, high in zip(bounds[:-1].tolist(), bounds[1:].tolist(), strict=True):
+            rows = order[low:high]
+            above = parent[rows]
+            at = np.where(above >= 0, node[above], -1)
+            told[rows] = (above >= 0) & told[above]
+            if prefixes is not None:
+                stack, frames = prefixes
+                new = ~told[rows] & (stack[rows] >= 0)
+                told[rows] |= new
+                at[new] = self._below_stacks(at[new], stack[rows[new]], frames)
+            node[rows] = self.add(at, name[rows])
+        return node
+
+    def _prefixes(self, host: pl.DataFrame) -> tuple[Ints, list[list[int]]] | None:
+        """For each row the number of its stack as text, -1 for none, and the frames of each stack, the outermost first."""
+        distinct = host["stack"].drop_nulls().unique(maintain_order=True)
+        if not len(distinct):
+            return None
+        codes = host["stack"].cast(pl.Enum(distinct)).to_physical().cast(pl.Int64).fill_null(-1).to_numpy()
+        frames = [
+            [self.texts.setdefault(frame, len(self.texts)) for frame in reversed(text.split("\n")) if frame]
+            for text in distinct.to_list()
+        ]
+        return codes, frames
+
+    def _below_stacks(self, at: Ints, stack: Ints, frames: list[list[int]]) -> Ints:
+        """The nodes of rows' stacks below the nodes that they stand at, a frame of all of them at a time."""
+        deepest = max((len(frames[number]) for number in np.unique(stack).tolist()), default=0)
+        table = np.full((len(frames), deepest), -1, dtype=np.int64)
+        for number in np.unique(stack).tolist():
+            table[number, : len(frames[number])] = frames[number]
+        for place in range(deepest):
+            has = table[stack, place] >= 0
+            at = at.copy()
+            at[has] = self.add(at[has], table[stack[has], place])
+        return at
+
+    def or_alone(self, node: Ints, name: Ints) -> Ints:
+        """The nodes themselves, and at the root a node of the given frame for what has none."""
+        alone = node < 0
+        node = node.copy()
+        node[alone] = self.add(node[alone], name[alone])
+        return node
+
+    def count(self, column: str, node: Ints, value: Ints) -> None:
+        """Add values to nodes."""
+        self.counted.append((column, node, value))
+
+    def frame(self) -> pl.DataFrame:
+        """The nodes with their sums; equal stacks of different levels are one."""
+        none = np.zeros(0, dtype=np.int64)
+        parent, name = np.concatenate([none, *self.parents]), np.concatenate([none, *self.names])
+        merged = _merge(parent, name)
+        height = int(merged.max(initial=-1)) + 1
+        first = np.zeros(height, dtype=np.int64)
+        first[merged[::-1]] = np.arange(len(merged))[::-1]
+        above = parent[first]
+        sums = {column: np.zeros(height, dtype=np.int64) for column in METRICS.values()}
+        for column, node, value in self.counted:
+            np.add.at(sums[column], merged[node], value)
+        texts = pl.Series(list(self.texts), dtype=pl.String)
+        parents = pl.Series(np.where(above >= 0, merged[above], -1) if height else none)
+        return pl.DataFrame(
+            {
+                "node": np.arange(height),
+                "parent": pl.select(pl.when(parents >= 0).then(parents)).to_series(),
+                "frame": texts.gather(name[first]) if height else pl.Series([], dtype=pl.String),
+                **sums,
+            }
+        )
+
+
+def _merge(parent: Ints, name: Ints) -> Ints:
+    """The same number for nodes of the same stack; parents come before children, and keep to it."""
+    known: dict[tuple[int, int], int] = {}
+    merged = np.zeros(len(parent), dtype=np.int64)
+    for place, (above, frame) in enumerate(zip(parent.tolist(), name.tolist(), strict=True)):
+        merged[place] = known.setdefault((int(merged[above]) if above >= 0 else -1, frame), len(known))
+    return merged
+
+
+def _taken(node: Ints, place: Ints) -> Ints:
+    """The nodes at some places; -1 for none."""
+    return np.append(node, -1)[place]
+
+
+def _lanes(host: pl.DataFrame, memory: pl.DataFrame) -> Ints:
+    """A number for each thread of each rank, for the host's rows and then the memory's."""
+    keys = ["rank", "process", "thread"]
+    both = pl.concat([host.select(keys), memory.select(keys)])
+    lanes: Ints = both.select(pl.struct(keys).rank("dense").cast(pl.Int64)).to_series().to_numpy()
+    return lanes
+
+
+def _launchers(host: pl.DataFrame, work: pl.DataFrame) -> Ints:
+    """For each row of device work the place of the host's row that launched it, -1 for none."""
+    placed = host.with_columns(place=pl.int_range(pl.len(), dtype=pl.Int64))
+    runtime = pl.col("category").str.contains(r"_(?:runtime|driver)$").fill_null(False)
+    calls = placed.filter(runtime & (pl.col("correlation") > 0)).unique(
+        ["rank", "correlation"], keep="first", maintain_order=True
+    )
+    operators = placed.filter((pl.col("category") == "cpu_op") & (pl.col("external_id") > 0))
+    operators = operators.unique(["rank", "external_id"], keep="first", maintain_order=True)
+    found = (
+        work.select("rank", "correlation", "external_id")
+        .join(calls.select("rank", "correlation", call="place"), on=["rank", "correlation"], how="left", maintain_order="left")
+        .join(
+            operators.select("rank", "external_id", operator="place"),
+            on=["rank", "external_id"],
+            how="left",
+            maintain_order="left",
+        )
+        .select(pl.coalesce("call", "operator", pl.lit(-1)))
+        .to_series()
+    )
+    places: Ints = found.cast(pl.Int64).to_numpy()
+    return places
