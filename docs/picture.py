@@ -8,7 +8,7 @@ from pathlib import Path
 
 from rich.console import CONSOLE_SVG_FORMAT, Console
 
-from kinetoscope.record.demo import train
+from kinetoscope.launch.demo import train
 from kinetoscope.show import terminal
 
 PICTURE = Path(__file__).parent / "images" / "operators.svg"

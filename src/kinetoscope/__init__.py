@@ -23,8 +23,8 @@ _HOMES = {
     "ProfilerAction": "kinetoscope.record.schedule",
     "schedule": "kinetoscope.record.schedule",
     "tensorboard_trace_handler": "kinetoscope.record.handlers",
-    "ExecutionTraceObserver": "kinetoscope.record.execution_trace",
-    "register_flop_formula": "kinetoscope.record.flops",
+    "ExecutionTraceObserver": "kinetoscope.record.execution_trace.observer",
+    "register_flop_formula": "kinetoscope.record.flops.counting",
     "supported_activities": "kinetoscope.record.activities",
     "ProfilerActivity": "kinetoscope.record.activities",
     "kineto_available": "kinetoscope.record.torch_private",
@@ -82,8 +82,8 @@ def __dir__() -> list[str]:
 
 if TYPE_CHECKING:
     from kinetoscope.record.activities import ProfilerActivity, supported_activities
-    from kinetoscope.record.execution_trace import ExecutionTraceObserver
-    from kinetoscope.record.flops import register_flop_formula
+    from kinetoscope.record.execution_trace.observer import ExecutionTraceObserver
+    from kinetoscope.record.flops.counting import register_flop_formula
     from kinetoscope.record.handlers import tensorboard_trace_handler
     from kinetoscope.record.profiler import KinetoProfile, profile
     from kinetoscope.record.profiler import _KinetoProfile as _KinetoProfile

@@ -157,7 +157,7 @@ def test_collapsed_stacks_of_each_metric(tmp_path: Path) -> None:
     )
     lines = {}
     for metric in METRICS:
-        trace.call_tree().write_collapsed(tmp_path / "x.folded", metric)
+        trace.write(tmp_path / "x.folded", metric=metric)
         lines[metric] = (tmp_path / "x.folded").read_text().splitlines()
     assert lines["self_cpu_time_total"] == ["outer 6", "outer;in:ner 3", "outer;in:ner;launch 1"]
     assert lines["self_device_time_total"] == ["outer;in:ner;launch;kernel 7"]
@@ -166,7 +166,7 @@ def test_collapsed_stacks_of_each_metric(tmp_path: Path) -> None:
     trace.write(tmp_path / "y.collapsed")
     assert (tmp_path / "y.collapsed").read_text().splitlines() == lines["self_cpu_time_total"]
     with pytest.raises(ValueError, match="self_device_time_total, bytes, calls"):
-        trace.call_tree().write_collapsed(tmp_path / "x.folded", "nonsense")
+        trace.write(tmp_path / "x.folded", metric="nonsense")
 
 
 def varints(data: bytes) -> list[int]:

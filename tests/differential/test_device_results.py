@@ -9,7 +9,7 @@ import pytest
 pytest.importorskip("torch")
 
 from kinetoscope.record.event_list import LISTS_PYTHON_FUNCTIONS
-from kinetoscope.record.window import Answers, Options, Window
+from kinetoscope.record.kineto.window import Answers, Options, Window
 
 from .compare import GROUPINGS, STACK, differing_averages, differing_events, differing_tables, stock
 from .fake_result import FakeResult

@@ -9,7 +9,8 @@ import pytest
 pytest.importorskip("torch")
 
 import kinetoscope
-from kinetoscope.record import flops, torch_private
+from kinetoscope.record import torch_private
+from kinetoscope.record.flops import counting as flops
 
 from .compare import GROUPINGS, STACK, differing_averages, differing_events, differing_tables, stock
 from .programs import PROGRAMS, before_memory

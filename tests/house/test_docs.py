@@ -11,6 +11,7 @@ import pytest
 
 import kinetoscope
 from kinetoscope.cli.sql import answer
+from kinetoscope.formats import registry
 from kinetoscope.show.frame_table import frame_table
 from kinetoscope.trace import schema
 
@@ -43,6 +44,13 @@ def test_the_schema_is_the_one_of_the_code() -> None:
     assert mark
     assert table == schema.describe(), "docs/schema.md is out of date: paste kinetoscope.trace.schema.describe() into it"
     assert f"- Version: {schema.SCHEMA_VERSION}. " in page
+
+
+def test_the_formats_are_those_of_the_code() -> None:
+    page = (DOCS / "exporting.md").read_text(encoding="utf-8")
+    _, mark, after = page.partition("<!-- from here on: kinetoscope.formats.registry.describe() -->\n\n")
+    assert mark
+    assert after.startswith(registry.describe() + "\n"), "paste kinetoscope.formats.registry.describe() into docs/exporting.md"
 
 
 def test_every_public_name_is_documented() -> None:

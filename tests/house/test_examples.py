@@ -14,7 +14,7 @@ import pytest
 pytest.importorskip("torch")
 
 import kinetoscope
-from kinetoscope.record import demo, demo_model
+from kinetoscope.launch import demo, demo_model
 
 from .pages import ROOT
 

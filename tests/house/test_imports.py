@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-LAYERS = ("trace", "analyze", "show", "record", "cli")
+LAYERS = ("common", "trace", "analyze", "formats", "show", "record", "launch", "cli")
 
 
 def loaded_by(program: str) -> set[str]:
@@ -31,11 +31,12 @@ def test_importing_kinetoscope_loads_next_to_nothing() -> None:
 @pytest.mark.parametrize(
     ("module", "allowed"),
     [
-        ("kinetoscope.trace.trace", {"trace"}),
-        ("kinetoscope.trace.formats", {"trace"}),
-        ("kinetoscope.analyze.averages", {"trace", "analyze"}),
-        ("kinetoscope.show.text_table", {"trace", "analyze", "show"}),
-        ("kinetoscope.show.terminal", {"trace", "analyze", "show"}),
+        ("kinetoscope.trace.trace", {"common", "trace"}),
+        ("kinetoscope.analyze.averages", {"common", "trace", "analyze"}),
+        ("kinetoscope.formats.registry", {"formats"}),
+        ("kinetoscope.formats.check", {"common", "trace", "formats"}),
+        ("kinetoscope.show.averages", {"common", "trace", "analyze", "show"}),
+        ("kinetoscope.show.terminal", {"common", "trace", "analyze", "show"}),
     ],
 )
 def test_a_layer_loads_nothing_of_those_above(module: str, allowed: set[str]) -> None:

@@ -14,7 +14,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 import kinetoscope
 from kinetoscope import ProfilerActivity, profile
-from kinetoscope.record import flops
+from kinetoscope.record.flops import counting as flops
 
 
 def backward(module: nn.Module, *shape: int) -> Callable[[], Any]:

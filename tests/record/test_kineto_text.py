@@ -11,7 +11,7 @@ torch = pytest.importorskip("torch")
 
 import kinetoscope
 from kinetoscope import ProfilerActivity, profile
-from kinetoscope.record.kineto_text import KinetoText
+from kinetoscope.record.kineto.text import KinetoText
 
 EVENT = (
     '{\n    "ph": "X",\n    "cat": "cpu_op", "name": "%s",\n    "pid": 1, "tid": 1, "ts": 1.5, "dur": 2.0, '

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kinetoscope.record.matching import match
+from kinetoscope.record.kineto.matching import match
 
 ROWS = st.lists(st.tuples(st.integers(-2, 2), st.integers(0, 2), st.sampled_from([-(2**62), 0, 2**62])), max_size=12)
 

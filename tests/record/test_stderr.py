@@ -12,7 +12,7 @@ pytest.importorskip("torch")
 
 from kinetoscope import ProfilerActivity, profile
 from kinetoscope.record import torch_private
-from kinetoscope.record.stderr import without_kineto_notices
+from kinetoscope.record.kineto.stderr import without_kineto_notices
 
 
 @pytest.fixture(autouse=True)

@@ -6,7 +6,7 @@ import json
 from decimal import ROUND_HALF_EVEN, Decimal
 from typing import Any
 
-from kinetoscope.trace.chrome_names import MEMBERS, TODAYS_CATEGORIES, arguments_of
+from kinetoscope.formats.chrome.names import MEMBERS, TODAYS_CATEGORIES, arguments_of
 
 
 def nanoseconds(number: Any) -> int:

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import polars as pl
 
-from kinetoscope.analyze.operators import Floats, Ints, Operators, operators
-from kinetoscope.analyze.raw_rows import flat_shapes, raw_events
+from kinetoscope.analyze.operators import Floats, Ints, Operators
+from kinetoscope.analyze.raw_rows import flat_shapes, operators_of
 from kinetoscope.trace.devices import DEVICE_NAMES
+from kinetoscope.trace.vocabulary import MEMORY_EVENT
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -183,10 +184,10 @@ class Sums:
 
 
 class Averages(Sequence[Average]):
-    """Averages in order of first appearance, with a table and a frame."""
+    """Averages in order of first appearance, with a frame."""
 
     def __init__(self, rows: list[Average], use_device: str | None, profile_memory: bool, with_flops: bool) -> None:
-        """Hold the rows; the flags choose the columns of :meth:`table`."""
+        """Hold the rows; the flags choose the columns of a table of them."""
         self._rows = rows
         self.use_device = use_device
         self.profile_memory = profile_memory
@@ -205,27 +206,6 @@ class Averages(Sequence[Average]):
     def self_cpu_time_total(self) -> float:
         """Sum of the self times on the host, microseconds."""
         return sum(row.self_cpu_time_total for row in self._rows)
-
-    def table(self, sort_by: str | None = None, row_limit: int = 100, **layout: Any) -> str:
-        """Lay the averages out as torch.profiler does.
-
-        ``layout`` takes the widths, header and unit of :func:`kinetoscope.show.text_table.build_table`.
-
-        Raises:
-            UnknownSortKey: ``sort_by`` names no column; the message lists the columns.
-        """
-        # Upwards, like the methods of Trace: a person at a prompt asks the object that is at hand.
-        from kinetoscope.show.text_table import build_table, columns_of
-
-        return build_table(
-            columns_of(self._rows),
-            use_device=self.use_device,
-            profile_memory=self.profile_memory,
-            with_flops=self.with_flops,
-            sort_by=sort_by,
-            row_limit=row_limit,
-            **layout,
-        )
 
     def to_polars(self) -> pl.DataFrame:
         """One row for each key: times in microseconds, memory in bytes."""
@@ -347,9 +327,8 @@ def key_averages(
         group_by_overload_name: also by the operator's overload.
         include_python_functions: count Python calls as well.
     """
-    raw, use_device = raw_events(trace)
-    listed = operators(raw, use_device)
+    listed = operators_of(trace)
     groups = group_operators(listed, group_by_input_shape, group_by_stack_n, group_by_overload_name, include_python_functions)
     rows = average(listed, groups, group_by_input_shape, group_by_stack_n, group_by_overload_name)
-    has_memory = bool((trace.events["name"] == "[memory]").any())
-    return Averages(rows, use_device, profile_memory=has_memory, with_flops=any(row.flops for row in rows))
+    has_memory = bool((trace.events["name"] == MEMORY_EVENT).any())
+    return Averages(rows, listed.use_device, profile_memory=has_memory, with_flops=any(row.flops for row in rows))

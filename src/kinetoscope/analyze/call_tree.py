@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -10,10 +9,9 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from kinetoscope.trace.chrome_names import DEVICE_CATEGORIES
+from kinetoscope.trace import links
 from kinetoscope.trace.nesting import nest
-from kinetoscope.trace.pprof_writer import write_pprof
-from kinetoscope.trace.stacks_writer import write_collapsed
+from kinetoscope.trace.vocabulary import ALL_STEPS, DEVICE_CATEGORIES, FRAME_CATEGORIES, STEP_PATTERN
 
 if TYPE_CHECKING:
     from kinetoscope.trace.trace import Trace
@@ -22,9 +20,6 @@ Ints = npt.NDArray[np.int64]
 
 METRICS = {"self_cpu_time_total": "cpu_ns", "self_device_time_total": "device_ns", "bytes": "bytes", "calls": "calls"}
 """Name of a metric -> column of the nodes. Times are written as whole microseconds in collapsed stacks."""
-
-_ALIASES = {"cpu": "self_cpu_time_total", "device": "self_device_time_total", "self_cuda_time_total": "self_device_time_total"}
-_NO_WORK = ("gpu_user_annotation", "cuda_sync", "cuda_profiler_range")
 
 
 @dataclass(frozen=True)
@@ -49,39 +44,7 @@ class CallTree:
             at = parent[at]
         return found
 
-    def write_collapsed(self, path: str | os.PathLike[str], metric: str = "self_cpu_time_total") -> None:
-        """Write one line a stack: frames from the root joined by ``;``, a space and the metric.
-
-        Args:
-            path: the file.
-            metric: one of :data:`METRICS`; times in whole microseconds.
-
-        Raises:
-            ValueError: no such metric; the message lists those there are.
-            OSError: the file cannot be written.
-        """
-        column = METRICS.get(_ALIASES.get(metric, metric))
-        if column is None:
-            raise ValueError(f"{metric!r} is no metric of stacks; choose one of {', '.join(METRICS)}")
-        values = self.nodes[column].to_list()
-        scale = 1000 if column.endswith("_ns") else 1
-        stacks = self._stacks()
-        rows = ((stacks[node], round(value / scale)) for node, value in enumerate(values) if value > 0)
-        write_collapsed(path, rows)
-
-    def write_pprof(self, path: str | os.PathLike[str]) -> None:
-        """Write a profile for ``pprof`` with CPU time, device time, bytes and calls.
-
-        Raises:
-            OSError: the file cannot be written.
-        """
-        columns = [self.nodes[column].to_list() for column in METRICS.values()]
-        stacks = self._stacks()
-        samples = [(stack, values) for stack, values in zip(stacks, zip(*columns, strict=True), strict=True) if any(values)]
-        types = [("cpu", "nanoseconds"), ("device", "nanoseconds"), ("allocated", "bytes"), ("calls", "count")]
-        write_pprof(path, types, samples)
-
-    def _stacks(self) -> list[tuple[str, ...]]:
+    def stacks(self) -> list[tuple[str, ...]]:
         """The frames of every node, the innermost first."""
         stacks: list[tuple[str, ...]] = []
         for frame, parent in zip(self.nodes["frame"].to_list(), self.nodes["parent"].to_list(), strict=True):
@@ -94,21 +57,18 @@ def call_tree(trace: Trace) -> CallTree:
 
     A stack is the slices around a row on its own thread, Python calls among them where they were recorded; where the
     operators carry their stack as text instead, its frames come before the outermost of them. Steps count as one frame,
-    ``ProfilerStep*``. Device work stands below the call that launched it (by rank and correlation id), else below the
-    operator that it names, else alone.
+    ``ProfilerStep*``. Device activity stands below the call that launched it (by rank and correlation id), else below
+    the operator that it names, else alone.
     """
-    events = trace.events.with_columns(
-        rank=pl.col("rank").fill_null(-1),
-        name=pl.col("name").fill_null("(no name)").str.replace(r"^ProfilerStep#\d+$", "ProfilerStep*"),
-    )
+    events = trace.events.with_columns(name=pl.col("name").fill_null("(no name)").str.replace(STEP_PATTERN, ALL_STEPS))
     is_slice = pl.col("duration_ns").is_not_null() & pl.col("start_ns").is_not_null()
     on_device = pl.col("category").is_in(DEVICE_CATEGORIES).fill_null(False)
-    is_host = is_slice & ~on_device & (pl.col("category") != "Trace").fill_null(True)
+    is_host = is_slice & ~on_device & ~pl.col("category").is_in(FRAME_CATEGORIES).fill_null(False)
     host = events.filter(is_host)
-    work = events.filter(is_slice & on_device & ~pl.col("category").is_in(_NO_WORK))
+    activity = events.filter(is_slice & links.is_device_activity())
     memory = events.filter((pl.col("bytes") > 0) & pl.col("duration_ns").is_null() & pl.col("start_ns").is_not_null())
 
-    lane = _lanes(host, memory)
+    lane = links.lane_numbers(pl.concat([host.select(links.LANE), memory.select(links.LANE)]))
     rows = host.height
     start, duration = host["start_ns"].to_numpy(), host["duration_ns"].to_numpy()
     both = np.concatenate([start, memory["start_ns"].to_numpy()])
@@ -124,9 +84,9 @@ def call_tree(trace: Trace) -> CallTree:
     tree.count("calls", node, np.ones(rows, dtype=np.int64))
     of_memory = tree.or_alone(_taken(node, parent[rows:]), tree.codes(memory["name"]))
     tree.count("bytes", of_memory, memory["bytes"].to_numpy())
-    of_work = tree.add(_taken(node, _launchers(host, work)), tree.codes(work["name"]))
-    tree.count("device_ns", of_work, work["duration_ns"].to_numpy())
-    tree.count("calls", of_work, np.ones(work.height, dtype=np.int64))
+    of_activity = tree.add(_taken(node, _launchers(host, activity)), tree.codes(activity["name"]))
+    tree.count("device_ns", of_activity, activity["duration_ns"].to_numpy())
+    tree.count("calls", of_activity, np.ones(activity.height, dtype=np.int64))
     return CallTree(tree.frame())
 
 
@@ -253,34 +213,10 @@ def _taken(node: Ints, place: Ints) -> Ints:
     return np.append(node, -1)[place]
 
 
-def _lanes(host: pl.DataFrame, memory: pl.DataFrame) -> Ints:
-    """A number for each thread of each rank, for the host's rows and then the memory's."""
-    keys = ["rank", "process", "thread"]
-    both = pl.concat([host.select(keys), memory.select(keys)])
-    lanes: Ints = both.select(pl.struct(keys).rank("dense").cast(pl.Int64)).to_series().to_numpy()
-    return lanes
-
-
-def _launchers(host: pl.DataFrame, work: pl.DataFrame) -> Ints:
-    """For each row of device work the place of the host's row that launched it, -1 for none."""
-    placed = host.with_columns(place=pl.int_range(pl.len(), dtype=pl.Int64))
-    runtime = pl.col("category").str.contains(r"_(?:runtime|driver)$").fill_null(False)
-    calls = placed.filter(runtime & (pl.col("correlation") > 0)).unique(
-        ["rank", "correlation"], keep="first", maintain_order=True
-    )
-    operators = placed.filter((pl.col("category") == "cpu_op") & (pl.col("external_id") > 0))
-    operators = operators.unique(["rank", "external_id"], keep="first", maintain_order=True)
-    found = (
-        work.select("rank", "correlation", "external_id")
-        .join(calls.select("rank", "correlation", call="place"), on=["rank", "correlation"], how="left", maintain_order="left")
-        .join(
-            operators.select("rank", "external_id", operator="place"),
-            on=["rank", "external_id"],
-            how="left",
-            maintain_order="left",
-        )
-        .select(pl.coalesce("call", "operator", pl.lit(-1)))
-        .to_series()
-    )
-    places: Ints = found.cast(pl.Int64).to_numpy()
-    return places
+def _launchers(host: pl.DataFrame, activity: pl.DataFrame) -> Ints:
+    """For each row of device activity the position of the host's row that launched it, -1 for none."""
+    launcher = pl.select(pl.coalesce(links.launch_ids(host, activity), links.operator_ids(host, activity))).to_series()
+    positions = host.select(launcher="id", position=pl.int_range(pl.len(), dtype=pl.Int64))
+    found = launcher.alias("launcher").to_frame().join(positions, on="launcher", how="left", maintain_order="left")
+    position: Ints = found["position"].fill_null(-1).to_numpy()
+    return position

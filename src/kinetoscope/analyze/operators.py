@@ -18,13 +18,11 @@ import numpy.typing as npt
 from kinetoscope.analyze.python_callers import callers, callers_of_others
 from kinetoscope.trace.devices import DEVICE_NUMBERS
 from kinetoscope.trace.nesting import nest
+from kinetoscope.trace.vocabulary import MEMORY_EVENT, MEMORY_EVENTS, OUT_OF_MEMORY_EVENT, shown_name
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 Bools = npt.NDArray[np.bool_]
-
-MEMORY_EVENT = "[memory]"
-OUT_OF_MEMORY_EVENT = "[OutOfMemory]"
 
 # Rows that torch leaves out of its lists: the profiler's own calls and cheap getters.
 _LEFT_OUT = frozenset(
@@ -87,6 +85,12 @@ class RawEvents:
 
     def __len__(self) -> int:
         return len(self.name)
+
+    @property
+    def is_memory_event(self) -> Bools:
+        """Allocations, frees, and allocations that failed."""
+        codes = [code for code, name in enumerate(self.names) if name in MEMORY_EVENTS]
+        return np.asarray(np.isin(self.name, codes), dtype=np.bool_)
 
     def read(self, *columns: str) -> None:
         """Read some columns of :data:`LATER` together, which is cheaper than one after the other."""
@@ -539,11 +543,6 @@ def _named(raw: RawEvents, name: str) -> Bools:
     if name not in raw.names:
         return np.zeros(len(raw), dtype=bool)
     return np.asarray(raw.name == raw.names.index(name), dtype=np.bool_)
-
-
-def shown_name(name: str) -> str:
-    """Name of an event in lists and tables, where all steps are one."""
-    return "ProfilerStep*" if name.startswith("ProfilerStep#") else name
 
 
 def _rename(listed: Operators, rename: Callable[[str], str] | None) -> None:

@@ -2,57 +2,64 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 import numpy as np
 import polars as pl
 
-from kinetoscope.analyze.operators import CPU, Ints, RawEvents, TextColumn
-from kinetoscope.trace.devices import DEVICE_NUMBERS
+from kinetoscope.analyze.operators import CPU, Ints, Operators, RawEvents, TextColumn, concatenate, operators
+from kinetoscope.trace import links
+from kinetoscope.trace.devices import DEVICE_NAMES, DEVICE_NUMBERS
+from kinetoscope.trace.vocabulary import ANNOTATION_CATEGORIES, FRAME_CATEGORIES, MEMORY_EVENTS
 
 if TYPE_CHECKING:
     from kinetoscope.trace.trace import Trace
 
 # Rows that are operators themselves: their external id is their own number, not that of the operator behind them.
 OWN_CATEGORIES = ("cpu_op", "user_annotation", "python_function", "cpu_instant_event", "overhead")
-ANNOTATION_CATEGORIES = ("user_annotation", "gpu_user_annotation")
-# Spans that viewers draw around a recording; nothing that happened in the program.
-FRAME_CATEGORIES = ("Trace", "trace")
 
 
-def raw_events(trace: Trace) -> tuple[RawEvents, str | None]:
-    """Rows of a trace in the form that :func:`kinetoscope.analyze.operators.operators` takes.
+def operators_of(trace: Trace) -> Operators:
+    """The operators of a trace, those of one rank after those of the other: nothing is linked or nested across ranks."""
+    events = links.ranked(trace.events)
+    ranks = events["rank"].unique(maintain_order=True).to_list() or [links.NO_RANK]
+    raws = [raw_events(events.filter(pl.col("rank") == rank) if len(ranks) > 1 else events) for rank in ranks]
+    use_device = _use_device(trace, raws)
+    return concatenate([operators(raw, use_device) for raw in raws])
+
+
+def raw_events(events: pl.DataFrame) -> RawEvents:
+    """Rows of one rank in the form that :func:`kinetoscope.analyze.operators.operators` takes.
 
     Taken are slices and memory events, not flows, counters and the viewer's frames.
-
-    Returns:
-        The rows, and the name of the device if any row ran on one.
     """
-    events = trace.events.filter(
-        (pl.col("duration_ns").is_not_null() | pl.col("name").is_in(["[memory]", "[OutOfMemory]"]))
+    events = events.filter(
+        (pl.col("duration_ns").is_not_null() | pl.col("name").is_in(MEMORY_EVENTS))
         & ~pl.col("category").is_in(FRAME_CATEGORIES).fill_null(False)
     )
     own = pl.col("category").is_in(OWN_CATEGORIES).fill_null(False)
     events = events.with_columns(
         own_id=pl.when(own).then("external_id").otherwise("correlation").fill_null(0),
         linked_id=pl.when(own).then(0).otherwise(pl.col("external_id").fill_null(0)),
-        lane=pl.struct("process", pl.coalesce("record_thread", "thread")).rank("dense"),
+        lane=pl.coalesce("record_thread", "thread"),
         number=pl.col("device_type").replace_strict(DEVICE_NUMBERS, default=CPU, return_dtype=pl.Int64).fill_null(CPU),
     )
+    real_threads = events["record_thread"].null_count() == 0
     names = TextColumn.encode(events["name"].fill_null("").to_list())
     start = _ints(events["start_ns"])
-    memory = events["name"].is_in(["[memory]", "[OutOfMemory]"]).fill_null(False).to_numpy()
+    memory = events["name"].is_in(MEMORY_EVENTS).fill_null(False).to_numpy()
     device_type = _ints(events["number"])
     is_python = (events["category"] == "python_function").fill_null(False).to_numpy()
     stacks = _text(events["stack"], "")
-    raw = RawEvents(
+    return RawEvents(
         names=names.values,
         name=names.codes,
         start_ns=start - (start.min() if len(start) else 0),
         end_ns=start - (start.min() if len(start) else 0) + _ints(events["duration_ns"]),
         # Real thread numbers where the trace has them: forward_thread counts in those.
-        thread=_ints(events["record_thread"] if events["record_thread"].null_count() == 0 else events["lane"]),
+        thread=_ints(events["record_thread"]) if real_threads else links.lane_numbers(events, "lane"),
         device_type=device_type,
         device=_ints(events["device"]),
         linked_id=_ints(events["linked_id"]),
@@ -75,12 +82,18 @@ def raw_events(trace: Trace) -> tuple[RawEvents, str | None]:
             "overloads": _text(events["overload_name"], ""),
         },
     )
-    on_device = device_type[(device_type != CPU) & ~memory]
-    use_device = trace.metadata.options.get("use_device")
-    if use_device is None and len(on_device):
-        numbers, counts = np.unique(on_device, return_counts=True)
-        use_device = {number: name for name, number in DEVICE_NUMBERS.items()}[int(numbers[counts.argmax()])]
-    return raw, use_device
+
+
+def _use_device(trace: Trace, raws: Sequence[RawEvents]) -> str | None:
+    """Name of the device that was profiled, or that most rows ran on; None where none did."""
+    told = trace.metadata.options.get("use_device")
+    if told is not None:
+        return str(told)
+    kinds = np.concatenate([raw.device_type[(raw.device_type != CPU) & ~raw.is_memory_event] for raw in raws])
+    if not len(kinds):
+        return None
+    numbers, counts = np.unique(kinds, return_counts=True)
+    return DEVICE_NAMES[int(numbers[counts.argmax()])]
 
 
 def flat_shapes(shapes: TextColumn) -> TextColumn:

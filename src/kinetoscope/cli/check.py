@@ -28,8 +28,8 @@ def check(
     as_json: Annotated[bool, typer.Option("--json", help="Print the findings of each file as a line of JSON.")] = False,
 ) -> int:
     """Tell what is wrong with traces, in classes with counts and first places."""
+    from kinetoscope.formats.check import check as check_file
     from kinetoscope.show.controls import without_controls
-    from kinetoscope.trace.check import check as check_file
 
     tolerate_any_name(sys.stdout)
     status = 0

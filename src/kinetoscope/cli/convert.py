@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, TypeVar
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from kinetoscope.cli.console import CommandError, progress, say
 from kinetoscope.cli.reading import TraceArgument, errors_in_one_line, read_trace
 from kinetoscope.cli.sql import first_line
+from kinetoscope.formats.registry import FORMATS
 
 if TYPE_CHECKING:
     from kinetoscope.trace.trace import Trace
 
-T = TypeVar("T")
-
-EXAMPLES = """[bold]Examples[/bold]
+EXAMPLES = (
+    """[bold]Examples[/bold]
 
   kinetoscope convert trace.json.gz trace.parquet
 
@@ -30,8 +29,16 @@ EXAMPLES = """[bold]Examples[/bold]
 
   kinetoscope convert trace.parquet flame.folded --metric self_device_time_total
 
-The suffix of OUT chooses the format. --where takes a SQL condition over the columns that kinetoscope schema shows. \
---anonymize replaces host, user and file names and the names of what is not torch's or Python's own; the numbers stay."""
+The suffix of OUT chooses the format:
+
+"""
+    + "\n\n".join(f"  {' '.join(one.suffixes)}: {one.name} ({one.purpose})" for one in FORMATS if one.writer)
+    + """
+
+.gz or .zst may follow what is not compressed already. --where takes a SQL condition over the \
+columns that kinetoscope schema shows. --anonymize replaces host, user and file names and the \
+names of what is not torch's or Python's own; the numbers stay."""
+)
 
 
 def convert(
@@ -67,74 +74,58 @@ def convert(
     """Write a trace in another format, all of it or a part."""
     import polars as pl
 
-    from kinetoscope.analyze import subset
-    from kinetoscope.trace import formats
+    from kinetoscope.formats import registry
 
     chosen = _chosen_steps(steps)
     try:
-        formats.writer_of(out)
+        registry.format_of(out)
     except ValueError as error:
         raise CommandError(str(error)) from error
     if metric is not None:
         _check_metric(metric, out)
     read = read_trace(trace)
-    whole = read
-    if chosen is not None:
-        read = _part(lambda: subset.steps(whole, chosen), f"--steps {steps}")
-    if rank is not None:
-        read = _of_rank(read, rank)
     names = [name.strip() for text in category or () for name in text.split(",") if name.strip()]
-    if names:
-        from kinetoscope.cli.selection import check_categories
-
-        check_categories(read, tuple(names))
-        read = subset.categories(read, names)
-    if where is not None:
-        try:
-            read = subset.where(read, where)
-        except pl.exceptions.PolarsError as error:
-            raise CommandError(f"--where {where}: {first_line(error)}; kinetoscope schema shows the columns") from error
+    _check_present(read, rank, names)
+    try:
+        read = read.part(where, steps=chosen, rank=rank, categories=names or None)
+    except ValueError as error:
+        raise CommandError(f"--steps {steps}: {error}") from error
+    except pl.exceptions.PolarsError as error:
+        raise CommandError(f"--where {where}: {first_line(error)}; kinetoscope schema shows the columns") from error
     if anonymize or anonymize_key is not None:
-        from kinetoscope.analyze.anonymize import anonymize as anonymized
-
         with progress("replacing names"):
-            read = anonymized(read, anonymize_key)
+            read = read.anonymized(anonymize_key)
     with progress(f"writing {out}"), errors_in_one_line(out):
-        if metric is None:
-            read.write(out)
-        else:
-            read.call_tree().write_collapsed(out, metric)
+        read.write(out, **({} if metric is None else {"metric": metric}))
     say(f"wrote {len(read):,} events to {out} ({os.path.getsize(out):,} bytes)")
 
 
 def _chosen_steps(text: str | None) -> list[tuple[int, int]] | None:
-    from kinetoscope.analyze import subset
+    from kinetoscope.trace.part import step_ranges
 
     if text is None:
         return None
-    return _part(lambda: subset.step_numbers(text), "--steps")
-
-
-def _part(make: Callable[[], T], option: str) -> T:
     try:
-        return make()
+        return step_ranges(text)
     except ValueError as error:
-        raise CommandError(f"{option}: {error}") from error
+        raise CommandError(f"--steps: {error}") from error
 
 
 def _check_metric(metric: str, out: Path) -> None:
     from kinetoscope.analyze.call_tree import METRICS
+    from kinetoscope.formats import registry
 
-    if not out.name.lower().endswith((".folded", ".collapsed")):
+    if "metric" not in registry.format_of(out)[0].options:
         raise CommandError("--metric is for collapsed stacks: write to .folded or .collapsed")
     if metric not in METRICS:
         raise CommandError(f"--metric {metric}: no metric of stacks; choose one of {', '.join(METRICS)}")
 
 
-def _of_rank(trace: Trace, number: int) -> Trace:
-    from kinetoscope.analyze import subset
+def _check_present(trace: Trace, rank: int | None, categories: list[str]) -> None:
+    """Check that the trace has the rank and the categories that are asked for."""
+    from kinetoscope.cli.selection import check_categories
 
     present = sorted(trace.events["rank"].drop_nulls().unique().to_list())
-    if number not in present:
-        raise CommandError(f"--rank {number}: not in this trace; it has {', '.join(map(str, present)) or 'none'}")
-    return subset.rank(trace, number)
+    if rank is not None and rank not in present:
+        raise CommandError(f"--rank {rank}: not in this trace; it has {', '.join(map(str, present)) or 'none'}")
+    check_categories(trace, tuple(categories))

@@ -23,12 +23,12 @@ def demo(
     steps: Annotated[int, typer.Option(metavar="STEPS", min=2, help="Training steps; the last half is recorded.")] = 20,
 ) -> int:
     """Train a small model under the profiler and show what comes of it."""
-    from kinetoscope.record.launch import CannotRecord, require_recording
+    from kinetoscope.launch.launcher import CannotRecord, require_recording
 
     try:
         require_recording()
     except CannotRecord as error:
         raise CommandError(str(error)) from error
-    from kinetoscope.record.demo import run_demo
+    from kinetoscope.launch.demo import run_demo
 
     return run_demo(output_dir, steps)

@@ -14,7 +14,7 @@ import typer
 from kinetoscope.cli.console import CommandError, say, tolerate_any_name
 
 if TYPE_CHECKING:
-    from kinetoscope.record.launch import Options, Outcome, Plan
+    from kinetoscope.launch.launcher import Options, Outcome, Plan
 
 SUMMARY_ROWS = 20
 SUFFIXES = (".parquet", ".json", ".json.gz")
@@ -79,8 +79,8 @@ def run(
     summary: Annotated[bool, typer.Option("--summary/--no-summary", help="Print a summary at the end.")] = True,
 ) -> Prepared:
     """Profile a program as it is, and print where its time went."""
-    from kinetoscope.record.launch import CannotRecord, Options, Plan, require_recording
-    from kinetoscope.record.script import Target
+    from kinetoscope.launch.launcher import CannotRecord, Options, Plan, require_recording
+    from kinetoscope.launch.script import Target
 
     target = Target(command[0], module, tuple(command[1:]))
     options = Options(
@@ -115,8 +115,8 @@ def execute(prepared: Prepared) -> int:
         CommandError: there is no such program.
         KeyboardInterrupt: the program was ended by Ctrl-C; Python then ends by the signal, without a traceback of ours.
     """
-    from kinetoscope.record.launch import launch
-    from kinetoscope.record.script import ScriptError
+    from kinetoscope.launch.launcher import launch
+    from kinetoscope.launch.script import ScriptError
 
     try:
         ending = launch(prepared.plan, lambda outcome: _report(outcome, prepared.summary))
@@ -152,7 +152,7 @@ def _report(outcome: Outcome, summary: bool) -> None:
 
 
 def _activities(names: list[str] | None) -> tuple[str, ...] | None:
-    from kinetoscope.record.launch import ACTIVITIES
+    from kinetoscope.launch.launcher import ACTIVITIES
 
     if names is None:
         return None
@@ -187,7 +187,7 @@ def _steps(
 
 
 def _nothing_beside_patch(output: Path | None, options: Options) -> None:
-    from kinetoscope.record.launch import Options
+    from kinetoscope.launch.launcher import Options
 
     if output is not None or options != Options():
         raise CommandError("--patch leaves recording to the program's own profiler: give it without --output and other options")

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from kinetoscope.cli.console import CommandError
+from kinetoscope.trace.vocabulary import ALL_STEPS, STEP_PATTERN
 
 if TYPE_CHECKING:
     from kinetoscope.analyze.averages import Averages
@@ -159,7 +160,7 @@ def check_categories(trace: Trace, categories: tuple[str, ...]) -> None:
 def _in_categories(trace: Trace, rows: pl.DataFrame, categories: tuple[str, ...]) -> pl.Series:
     chosen = trace.events.filter(pl.col("category").is_in(categories)).select(
         # Steps are shown as one row, as torch does.
-        pl.col("name").str.replace(r"^ProfilerStep#\d+$", "ProfilerStep*"),
+        pl.col("name").str.replace(STEP_PATTERN, ALL_STEPS),
         pl.col("stream").is_not_null().alias("on_device"),
     )
     keys = set(chosen.unique().iter_rows())

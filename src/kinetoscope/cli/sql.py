@@ -71,7 +71,7 @@ def sql(
         limit = DEFAULT_LIMIT
     rows = answer(trace, query)
     if output is not None:
-        from kinetoscope.trace.parquet import atomic_path
+        from kinetoscope.common.atomic_path import atomic_path
 
         with errors_in_one_line(output), atomic_path(output) as partial:
             _WRITERS[output.suffix.lower()](rows.head(limit) if limit else rows, partial)
@@ -116,9 +116,9 @@ def _events(place: str) -> pl.LazyFrame:
     """The events of one trace; of our own Parquet only the columns that the query needs are read."""
     import polars as pl
 
-    from kinetoscope.trace import formats, parquet, schema
+    from kinetoscope.trace import parquet, schema
 
-    if formats.is_parquet(place):
+    if parquet.is_parquet(place):
         with errors_in_one_line(place):
             parquet.read_metadata(place)
         lazy = pl.scan_parquet(place)

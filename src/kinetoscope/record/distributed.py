@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from kinetoscope.common.user_warning import warn_user
 from kinetoscope.record import torch_private
-from kinetoscope.trace.user_warning import warn_user
 
 _warned: set[str] = set()
 

@@ -15,11 +15,12 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from kinetoscope.analyze.averages import Average, Groups, average, frame_of, group_operators
-from kinetoscope.analyze.operators import Operators, TextColumn, shown_name
+from kinetoscope.analyze.operators import Operators, TextColumn
 from kinetoscope.analyze.raw_rows import flat_shapes
+from kinetoscope.formats.collapsed import write_collapsed
 from kinetoscope.record import torch_private
 from kinetoscope.show.text_table import TableColumns, build_table, columns_of
-from kinetoscope.trace.stacks_writer import write_collapsed
+from kinetoscope.trace.vocabulary import shown_name
 
 if TYPE_CHECKING:
     import pandas as pd

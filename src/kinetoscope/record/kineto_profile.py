@@ -8,18 +8,18 @@ from collections.abc import Callable, Iterable
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
+from kinetoscope.common.user_warning import warn_user
 from kinetoscope.record import guard, memory_timeline, torch_private
 from kinetoscope.record.activities import ActivityItem, parse_activities, supported_activities, use_device_of
 from kinetoscope.record.distributed import distributed_info
-from kinetoscope.record.session import Session
+from kinetoscope.record.kineto.session import Session
+from kinetoscope.record.kineto.window import Options, Window
 from kinetoscope.record.torch_private import ProfilerActivity
 from kinetoscope.record.user_metadata import UserMetadata
-from kinetoscope.record.window import Options, Window
-from kinetoscope.trace.user_warning import warn_user
 
 if TYPE_CHECKING:
     from kinetoscope.record.event_list import EventList
-    from kinetoscope.record.execution_trace import TraceObserver
+    from kinetoscope.record.execution_trace.observer import TraceObserver
     from kinetoscope.trace.trace import Trace
 
 _MARKS = ("profile_memory", "with_stack", "record_shapes", "with_modules", "with_flops")

@@ -7,19 +7,19 @@ from collections.abc import Callable, Iterable
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
+from kinetoscope.common.user_warning import warn_user
 from kinetoscope.record import step_tracker, torch_private
 from kinetoscope.record.activities import ActivityItem, supported_activities
-from kinetoscope.record.execution_trace import ExecutionTraceObserver
+from kinetoscope.record.execution_trace.observer import ExecutionTraceObserver
 from kinetoscope.record.kineto_profile import Engine, KinetoProfile
 from kinetoscope.record.schedule import ProfilerAction, as_action, default_schedule
 from kinetoscope.record.torch_private import ProfilerActivity
-from kinetoscope.record.window import STEP_MARK
-from kinetoscope.trace.user_warning import warn_user
+from kinetoscope.trace.vocabulary import STEP_PREFIX
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-    from kinetoscope.record.execution_trace import TraceObserver
+    from kinetoscope.record.execution_trace.observer import TraceObserver
 
 __all__ = ["KinetoProfile", "_KinetoProfile", "profile"]
 
@@ -257,7 +257,7 @@ class profile(KinetoProfile):  # noqa: N801 - torch's name
 
     def _open_mark(self) -> None:
         if self.record_steps and self._started:
-            self.step_rec_fn = torch_private.record_function(f"{STEP_MARK}{self.step_num}")
+            self.step_rec_fn = torch_private.record_function(f"{STEP_PREFIX}{self.step_num}")
             self.step_rec_fn.__enter__()
 
     def _close_mark(self) -> None:

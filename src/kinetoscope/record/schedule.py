@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from enum import Enum
 
-from kinetoscope.trace.user_warning import warn_user
+from kinetoscope.common.user_warning import warn_user
 
 
 class ProfilerAction(Enum):

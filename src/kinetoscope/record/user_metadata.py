@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from kinetoscope.common.user_warning import warn_user
 from kinetoscope.record.distributed import json_safe
-from kinetoscope.trace.user_warning import warn_user
 
 
 class UserMetadata:

@@ -9,8 +9,8 @@ import msgspec
 from kinetoscope.trace.schema import SCHEMA_VERSION
 
 
-class ProcessInfo(msgspec.Struct, omit_defaults=True):
-    """Name, label and place of one process (or device) in a viewer."""
+class ProcessInfo(msgspec.Struct, omit_defaults=True, frozen=True):
+    """Name, label and position of one process (or device) in a viewer."""
 
     process: int
     name: str | None = None
@@ -18,8 +18,8 @@ class ProcessInfo(msgspec.Struct, omit_defaults=True):
     sort_index: int | None = None
 
 
-class ThreadInfo(msgspec.Struct, omit_defaults=True):
-    """Name and place of one thread (or stream) in a viewer."""
+class ThreadInfo(msgspec.Struct, omit_defaults=True, frozen=True):
+    """Name and position of one thread (or stream) in a viewer."""
 
     process: int
     thread: int
@@ -27,11 +27,12 @@ class ThreadInfo(msgspec.Struct, omit_defaults=True):
     sort_index: int | None = None
 
 
-class Metadata(msgspec.Struct, omit_defaults=True, kw_only=True):
+class Metadata(msgspec.Struct, omit_defaults=True, kw_only=True, frozen=True):
     """The facts that hold for a whole trace; stored as JSON inside the Parquet file.
 
     Times are nanoseconds. ``user`` holds what the recording program added (values are JSON values), ``source`` the
-    members of the read file that have no place of their own.
+    members of the read file that have no field of their own. It does not change: ``msgspec.structs.replace`` makes
+    another one.
     """
 
     schema_version: int = SCHEMA_VERSION

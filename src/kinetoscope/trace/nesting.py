@@ -6,6 +6,8 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from kinetoscope.trace.links import LANE, lane_numbers
+
 Ints = npt.NDArray[np.int64]
 
 _RUN = 1 << 16
@@ -137,12 +139,12 @@ def layers(lane: Ints, start: Ints, duration: Ints, parent: Ints) -> Ints:
 def nested(frame: pl.DataFrame) -> pl.DataFrame:
     """Fill ``parent`` and ``depth`` of a table whose ``id`` is the number of the row.
 
-    Slices nest by process and thread, and instants as slices of no length; other rows get null.
+    Slices nest by rank, process and thread, and instants as slices of no length; other rows get null.
     """
-    rows = frame.select("id", "process", "thread", "start_ns", "duration_ns", "phase").filter(
+    rows = frame.select("id", *LANE, "start_ns", "duration_ns", "phase").filter(
         pl.col("duration_ns").is_not_null() | (pl.col("phase") == "i")
     )
-    lane = _lanes(rows["process"], rows["thread"])
+    lane = lane_numbers(rows)
     start = rows["start_ns"].to_numpy()
     parent, depth = nest(lane, start, rows["duration_ns"].fill_null(0).to_numpy())
     ids = rows["id"].to_numpy()
@@ -154,13 +156,3 @@ def nested(frame: pl.DataFrame) -> pl.DataFrame:
         parent=pl.when(pl.Series(parents) >= 0).then(pl.Series(parents)),
         depth=pl.when(pl.Series(depths) >= 0).then(pl.Series(depths)),
     )
-
-
-def _lanes(process: pl.Series, thread: pl.Series) -> Ints:
-    """A number for each pair of process and thread; what has none counts as one more."""
-    codes = []
-    for ids in (process, thread):
-        distinct = np.sort(ids.drop_nulls().unique().to_numpy())
-        codes.append(np.where(ids.is_null(), len(distinct), np.searchsorted(distinct, ids.fill_null(0).to_numpy())))
-    lanes: Ints = codes[0] * (int(codes[1].max(initial=0)) + 1) + codes[1]
-    return lanes

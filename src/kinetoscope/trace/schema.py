@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import polars as pl
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 """Version written into every file. Readers accept this version and older ones, never newer ones."""
 
 
@@ -86,12 +86,15 @@ def empty() -> pl.DataFrame:
 def conform(frame: pl.DataFrame) -> pl.DataFrame:
     """Return ``frame`` with exactly the schema's columns, in its order and types.
 
-    Missing columns become null, unknown ones are dropped, other integer or text types are cast.
+    Missing columns become null, but for ``id``, which then counts the rows; unknown columns are dropped, other integer or
+    text types are cast.
 
     Raises:
         polars.exceptions.InvalidOperationError: a value does not fit its column's type.
     """
     height = frame.height
+    if "id" not in frame.columns:
+        frame = frame.with_columns(id=pl.int_range(pl.len(), dtype=pl.Int64))
     columns = [
         frame.get_column(name).cast(dtype)
         if name in frame.columns

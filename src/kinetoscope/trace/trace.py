@@ -2,46 +2,70 @@
 
 from __future__ import annotations
 
+import copy
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import polars as pl
 
-from kinetoscope.trace import schema
+from kinetoscope.trace import part, schema
+from kinetoscope.trace.anonymize import anonymized
 from kinetoscope.trace.metadata import Metadata
 
 if TYPE_CHECKING:
     import pandas as pd
     import pyarrow as pa
 
-    from kinetoscope.analyze.averages import Averages
-    from kinetoscope.analyze.call_tree import CallTree
+    from kinetoscope.show.averages import AveragesTable
 
 
 class Trace:
     """One recorded window: a table of events with metadata.
 
     ``events`` has the columns of ``docs/schema.md`` (:data:`kinetoscope.trace.schema.COLUMNS`), one row for each thing
-    that happened; times are integer nanoseconds after ``metadata.base_time_ns``. A trace is not changed in place:
-    every operation returns a new one.
+    that happened; times are integer nanoseconds after ``metadata.base_time_ns``. A trace does not change: every operation
+    returns a new one, which shares nothing with it that could.
 
     >>> import kinetoscope
     >>> trace = kinetoscope.read("trace.parquet")  # doctest: +SKIP
     >>> trace.sql("select name, count(*) as calls from events group by name")  # doctest: +SKIP
     """
 
-    def __init__(self, events: pl.DataFrame, metadata: Metadata | None = None, issues: dict[str, int] | None = None) -> None:
+    def __init__(
+        self,
+        events: pl.DataFrame,
+        metadata: Metadata | None = None,
+        issues: Mapping[str, int] | None = None,
+        tables: Mapping[str, pl.DataFrame] | None = None,
+    ) -> None:
         """Make a trace from a frame of events; columns that are missing are added as null."""
         self._events = events if dict(events.schema) == schema.SCHEMA else schema.conform(events)
-        self.metadata = metadata or Metadata()
-        self.issues: dict[str, int] = issues or {}
-        """What reading found wrong: class of fault -> number of places; empty for a sound trace."""
+        self._metadata = metadata or Metadata()
+        self._issues = dict(issues or {})
+        self._tables = MappingProxyType(dict(tables or {}))
 
     @property
     def events(self) -> pl.DataFrame:
         """The table, as a Polars frame with the columns of the schema."""
         return self._events
+
+    @property
+    def metadata(self) -> Metadata:
+        """What is known about the whole trace."""
+        return self._metadata
+
+    @property
+    def issues(self) -> dict[str, int]:
+        """What reading found wrong: class of fault -> number of events or bytes it was found in; empty for a sound trace."""
+        return dict(self._issues)
+
+    @property
+    def tables(self) -> Mapping[str, pl.DataFrame]:
+        """Side tables by name: what belongs to the window and is no event, such as an allocator's snapshot."""
+        return self._tables
 
     def __len__(self) -> int:
         return self._events.height
@@ -61,35 +85,36 @@ class Trace:
             TraceError: the file holds no trace; the message says what it looks like.
             SchemaVersionError: the file was written by a newer Kinetoscope.
         """
-        from kinetoscope.trace import formats
+        from kinetoscope.formats import registry
 
-        return formats.read(path)
+        return registry.read(path)
 
-    def write(self, path: str | os.PathLike[str]) -> None:
+    def write(self, path: str | os.PathLike[str], **options: Any) -> None:
         """Write the trace; the suffix chooses the format.
 
         ``.parquet``: the complete table. ``.json``, ``.json.gz``: Kineto/Chrome JSON for Perfetto, TensorBoard and
         chrome://tracing. ``.pftrace``: Perfetto's own format. ``.speedscope.json``: for speedscope. ``.folded``: collapsed
-        stacks with CPU time, for flame graphs. ``.pb.gz``, ``.pprof``: for pprof. ``.csv``, ``.ndjson``, ``.arrow``: the
-        rows. The file appears whole or not at all.
+        stacks with CPU time, for flame graphs; ``metric=`` counts something else. ``.pb.gz``, ``.pprof``: for pprof.
+        ``.csv``, ``.ndjson``, ``.arrow``: the rows. ``.gz`` or ``.zst`` may follow where the format is not compressed
+        already. The file appears whole or not at all.
 
         Raises:
-            ValueError: the suffix names no format; the message lists those there are.
+            ValueError: the suffix names no format, or the format has no such option; the message lists those there are.
             OSError: the file cannot be written.
         """
-        from kinetoscope.trace import formats
+        from kinetoscope.formats import registry
 
-        formats.write(self, path)
+        registry.write(self, path, **options)
 
     # questions
 
     def sql(self, query: str) -> pl.DataFrame:
-        """Answer a SQL query over the table ``events`` (Polars' dialect).
+        """Answer a SQL query over the table ``events``, and over the side tables by their names (Polars' dialect).
 
         Raises:
             polars.exceptions.PolarsError: the query is wrong; the message says where.
         """
-        return pl.SQLContext(events=self._events).execute(query, eager=True)
+        return pl.SQLContext({**self._tables, "events": self._events}).execute(query, eager=True)
 
     def key_averages(
         self,
@@ -97,12 +122,12 @@ class Trace:
         group_by_stack_n: int = 0,
         group_by_overload_name: bool = False,
         include_python_functions: bool = False,
-    ) -> Averages:
+    ) -> AveragesTable:
         """Group the events by name (and shape, stack, overload) and add up their times, as ``torch.profiler`` does.
 
         See :func:`kinetoscope.analyze.averages.key_averages` for the definition of every number.
         """
-        from kinetoscope.analyze.averages import key_averages
+        from kinetoscope.show.averages import key_averages
 
         return key_averages(
             self,
@@ -111,15 +136,6 @@ class Trace:
             group_by_overload_name=group_by_overload_name,
             include_python_functions=include_python_functions,
         )
-
-    def call_tree(self) -> CallTree:
-        """Add up the trace by stacks: time, device time, bytes and calls; for flame graphs.
-
-        See :func:`kinetoscope.analyze.call_tree.call_tree`.
-        """
-        from kinetoscope.analyze.call_tree import call_tree
-
-        return call_tree(self)
 
     # parts
 
@@ -135,7 +151,7 @@ class Trace:
 
         Args:
             where: a SQL condition over the columns, such as ``"category = 'kernel' and duration_ns > 1000"``.
-            steps: ranges of steps of the program, both ends included; see :func:`kinetoscope.analyze.subset.steps`.
+            steps: ranges of steps of the program, both ends included; see :func:`kinetoscope.trace.part.of_steps`.
             rank: a rank.
             categories: names of categories.
 
@@ -143,25 +159,27 @@ class Trace:
             ValueError: the trace has none of the steps.
             polars.exceptions.PolarsError: ``where`` is no condition, or names a column that there is not.
         """
-        from kinetoscope.analyze import subset
-
-        part = self
+        events, metadata = self._events, self._metadata
         if steps is not None:
-            part = subset.steps(part, steps)
+            mask, numbers = part.of_steps(events, steps)
+            events = part.keep(events, mask)
+            known = [step for step in metadata.steps if step in numbers]
+            metadata = msgspec.structs.replace(metadata, steps=known or numbers)
         if rank is not None:
-            part = subset.rank(part, rank)
+            events = part.keep(events, events["rank"] == rank)
         if categories is not None:
-            part = subset.categories(part, categories)
-        return part if where is None else subset.where(part, where)
+            events = part.keep(events, events["category"].is_in(list(categories)))
+        if where is not None:
+            events = part.keep(events, events.select(pl.sql_expr(where).cast(pl.Boolean)).to_series())
+        return Trace(events, copy.deepcopy(metadata), self._issues, self._tables)
 
     def anonymized(self, key: str | None = None) -> Trace:
-        """The trace with every text replaced that is not known to be public, for sharing.
+        """The trace with every text replaced that is not known to be public, for sharing; without side tables.
 
-        See :func:`kinetoscope.analyze.anonymize.anonymize`.
+        See :func:`kinetoscope.trace.anonymize.anonymized`.
         """
-        from kinetoscope.analyze.anonymize import anonymize
-
-        return anonymize(self, key)
+        events, metadata = anonymized(self._events, self._metadata, key)
+        return Trace(events, metadata, self._issues)
 
     # other libraries
 
@@ -193,10 +211,10 @@ class Trace:
             "events": len(self),
             "span_ns": last - first,
             "categories": dict(zip(counts["category"].to_list(), counts["len"].to_list(), strict=True)),
-            "threads": slices.filter(pl.col("stream").is_null()).select("process", "thread").n_unique(),
-            "devices": slices.filter(pl.col("stream").is_not_null()).get_column("device").n_unique(),
-            "rank": self.metadata.rank,
-            "steps": self.metadata.steps,
+            "threads": slices.filter(pl.col("stream").is_null()).select("rank", "process", "thread").n_unique(),
+            "devices": slices.filter(pl.col("stream").is_not_null()).select("rank", "device").n_unique(),
+            "rank": self._metadata.rank,
+            "steps": list(self._metadata.steps),
         }
 
     def __repr__(self) -> str:

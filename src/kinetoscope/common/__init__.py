@@ -1,0 +1,1 @@
+"""What all parts use and no format or engine owns."""

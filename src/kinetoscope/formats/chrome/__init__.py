@@ -1,0 +1,1 @@
+"""Kineto's (Chrome's) JSON, in both directions."""

@@ -1,0 +1,1 @@
+"""Execution traces: what torch's observer writes."""
