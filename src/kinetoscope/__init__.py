@@ -8,6 +8,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+if TYPE_CHECKING:
+    import os
+
 __version__ = "0.1.0"
 
 # Name -> module that defines it. Loaded when first used: importing kinetoscope needs no torch and takes milliseconds.
@@ -16,6 +19,7 @@ _HOMES = {
     "Metadata": "kinetoscope.trace.metadata",
     "TraceError": "kinetoscope.trace.errors",
     "SchemaVersionError": "kinetoscope.trace.errors",
+    "ForkedProcessError": "kinetoscope.common.forked",
     # torch.profiler's interface
     "profile": "kinetoscope.record.profiler",
     "KinetoProfile": "kinetoscope.record.profiler",
@@ -37,6 +41,7 @@ _HOMES = {
 __all__ = [
     "DeviceType",
     "ExecutionTraceObserver",
+    "ForkedProcessError",
     "KinetoProfile",
     "KinetoStepTracker",
     "Metadata",
@@ -58,7 +63,7 @@ __all__ = [
 ]
 
 
-def read(path: Any) -> Trace:
+def read(path: str | os.PathLike[str]) -> Trace:
     """Read a trace file, whatever its format; see :meth:`kinetoscope.Trace.read`."""
     from kinetoscope.trace.trace import Trace
 
@@ -81,6 +86,7 @@ def __dir__() -> list[str]:
 
 
 if TYPE_CHECKING:
+    from kinetoscope.common.forked import ForkedProcessError
     from kinetoscope.record.activities import ProfilerActivity, supported_activities
     from kinetoscope.record.execution_trace.observer import ExecutionTraceObserver
     from kinetoscope.record.flops.counting import register_flop_formula

@@ -8,8 +8,10 @@ import pytest
 
 pytest.importorskip("torch")
 
+from kinetoscope.record.answers import Answers, Window
 from kinetoscope.record.event_list import LISTS_PYTHON_FUNCTIONS
-from kinetoscope.record.kineto.window import Answers, Options, Window
+from kinetoscope.record.kineto.result import KinetoResult
+from kinetoscope.record.options import RecordOptions
 
 from .compare import GROUPINGS, STACK, differing_averages, differing_events, differing_tables, stock
 from .fake_result import FakeResult
@@ -24,8 +26,10 @@ WITHOUT_STACKS = [grouping for grouping in GROUPINGS if not grouping["group_by_s
 @pytest.mark.parametrize("file", FILES)
 def test_device_answers_equal_torch(file: str) -> None:
     result = FakeResult(TRACES / f"{file}.json.gz", most=4000)
-    options = Options(use_device="cuda", activities=("CPU", "CUDA"), record_shapes=True, profile_memory=True, with_stack=True)
-    ours = Answers([Window(result, options)], profile_memory=True, with_flops=False)
+    options = RecordOptions(
+        use_device="cuda", activities=("CPU", "CUDA"), record_shapes=True, profile_memory=True, with_stack=True
+    )
+    ours = Answers([Window(KinetoResult(result, options), options)], profile_memory=True, with_flops=False)
     theirs = stock(result, use_device="cuda", record_shapes=True, profile_memory=True)
     assert any(event.kernels for event in theirs.function_events)
     assert differing_events(ours.events, theirs.function_events, STACK) == []

@@ -33,7 +33,7 @@ def test_importing_kinetoscope_loads_next_to_nothing() -> None:
     [
         ("kinetoscope.trace.trace", {"common", "trace"}),
         ("kinetoscope.analyze.averages", {"common", "trace", "analyze"}),
-        ("kinetoscope.formats.registry", {"formats"}),
+        ("kinetoscope.formats.registry", {"common", "formats"}),
         ("kinetoscope.formats.check", {"common", "trace", "formats"}),
         ("kinetoscope.show.averages", {"common", "trace", "analyze", "show"}),
         ("kinetoscope.show.terminal", {"common", "trace", "analyze", "show"}),

@@ -12,6 +12,7 @@ import polars as pl
 
 from kinetoscope.analyze.operators import Floats, Ints, Operators
 from kinetoscope.analyze.raw_rows import flat_shapes, operators_of
+from kinetoscope.common.forked import require_polars
 from kinetoscope.trace.devices import DEVICE_NAMES
 from kinetoscope.trace.vocabulary import MEMORY_EVENT
 
@@ -250,6 +251,7 @@ FRAME_SCHEMA: dict[str, Any] = {
 
 def frame_of(rows: Sequence[Any]) -> pl.DataFrame:
     """A frame with one row for each average; ``rows`` may be any objects with the attributes of :class:`Average`."""
+    require_polars("A frame of averages")
     columns = {name: [_plain(getattr(row, name), dtype) for row in rows] for name, dtype in FRAME_SCHEMA.items()}
     return pl.DataFrame(columns, schema=FRAME_SCHEMA)
 

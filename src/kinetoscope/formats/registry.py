@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from kinetoscope.common.forked import require_polars
 from kinetoscope.formats.format import Format
 
 if TYPE_CHECKING:
@@ -86,10 +87,12 @@ def read(path: str | os.PathLike[str], issues: Issues | None = None) -> Trace:
     Raises:
         FileNotFoundError: there is no such file.
         TraceError: the file holds no trace, or one in a format that is only written; the message says what it looks like.
+        ForkedProcessError: the process was forked off from one that had used Polars.
     """
     from kinetoscope.formats.sources import Source
     from kinetoscope.trace.errors import TraceError
 
+    require_polars("Reading a trace")
     source = Source(os.fspath(path), issues)
     format_ = next((one for one in FORMATS if one.recognises(source.start)), KINETO_JSON)
     if format_.read is None:
@@ -104,7 +107,9 @@ def write(trace: Trace, path: str | os.PathLike[str], **options: Any) -> None:
     Raises:
         ValueError: the suffix names no format, or the format has no such option; the message lists those there are.
         OSError: the file cannot be written.
+        ForkedProcessError: the process was forked off from one that had used Polars.
     """
+    require_polars("Writing a trace")
     format_, compression = format_of(path)
     unknown = [name for name in options if name not in format_.options]
     if unknown:

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any
 from kinetoscope.common.user_warning import warn_user
 from kinetoscope.record import guard, memory_timeline, torch_private
 from kinetoscope.record.activities import ActivityItem, parse_activities, supported_activities, use_device_of
+from kinetoscope.record.answers import Window
 from kinetoscope.record.distributed import distributed_info
-from kinetoscope.record.kineto.session import Session
-from kinetoscope.record.kineto.window import Options, Window
+from kinetoscope.record.kineto.session import KinetoSession
+from kinetoscope.record.options import RecordOptions
 from kinetoscope.record.torch_private import ProfilerActivity
 from kinetoscope.record.user_metadata import UserMetadata
 
@@ -94,9 +95,9 @@ class KinetoProfile:
         self.has_cudagraphs = False
         self.mem_tl: Any = None
         self.preset_metadata: dict[str, str] = {}
-        self.profiler: Session | None = None
+        self.profiler: KinetoSession | None = None
         """torch's autograd profiler object of the current or last recording; None before the first."""
-        self._previous: Session | None = None
+        self._previous: KinetoSession | None = None
         self._metadata = UserMetadata()
         self._metadata_used = False
         self._process = os.getpid()
@@ -131,7 +132,7 @@ class KinetoProfile:
         try:
             self.has_cudagraphs = torch_private.cuda_graphs_enabled()
             session = self._next_session()
-            session._prepare_trace()
+            session.prepare()
         except BaseException:
             guard.release(self)
             raise
@@ -158,7 +159,7 @@ class KinetoProfile:
         # Before the engine runs: with stacks it would record every call that this makes.
         self._write_marks(self.profiler)
         self._metadata_used, self._thread = True, threading.get_ident()
-        self.profiler._start_trace()
+        self.profiler.start()
         self._engine = Engine.RECORDING
 
     def stop_trace(self) -> None:
@@ -196,14 +197,14 @@ class KinetoProfile:
                 "stopped"
             )
 
-    def _collect(self, session: Session) -> Window:
+    def _collect(self, session: KinetoSession) -> Window:
         if not (torch_private.recording_on_this_thread() or self._records_all_threads()):
             torch_private.set_profiler_disabled()
             raise RuntimeError(
                 "The recording was ended by another profiler, which took its events: Kinetoscope and another profiler "
                 "cannot record at the same time"
             )
-        window = session.collect()
+        window = session.window_of(session.stop())
         window.user = self._metadata.current
         return window
 
@@ -235,7 +236,7 @@ class KinetoProfile:
     def _records_all_threads(self) -> bool:
         return torch_private.records_all_threads(self.experimental_config)
 
-    def _next_session(self) -> Session:
+    def _next_session(self) -> KinetoSession:
         if self.profiler is not None and self.acc_events:
             return self.profiler
         if self.profiler is not None and self.profiler.window is not None:
@@ -243,8 +244,8 @@ class KinetoProfile:
                 "Profiler clears events at the end of each cycle. Only events from the current cycle will be reported. "
                 "To keep events across cycles, set acc_events=True."
             )
-        return Session(
-            options=Options(
+        return KinetoSession(
+            options=RecordOptions(
                 activities=tuple(sorted(activity.name for activity in self.activities)),
                 record_shapes=self.record_shapes,
                 profile_memory=self.profile_memory,
@@ -270,7 +271,7 @@ class KinetoProfile:
 
     # metadata
 
-    def _write_marks(self, session: Session) -> None:
+    def _write_marks(self, session: KinetoSession) -> None:
         """Note in the trace how it is recorded; nothing that fails here ends the recording."""
         for option in _MARKS:
             if getattr(self, option):
@@ -301,7 +302,7 @@ class KinetoProfile:
 
     # answers
 
-    def _answering(self, what: str) -> Session:
+    def _answering(self, what: str) -> KinetoSession:
         """The session that answers now."""
         if self.profiler is None:
             raise AssertionError(f"Profiler must be initialized before {what}: nothing was recorded yet")

@@ -301,7 +301,7 @@ class profile(KinetoProfile):  # noqa: N801 - torch's name
             window = self._close()
             if window is None:
                 return False
-            if self.profiler is not None and not window.is_empty():
+            if self.profiler is not None and not window.recorded.is_empty():
                 self.profiler.keep(window)
                 return True
             self._drop_session()

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import polars as pl
 
+from kinetoscope.common.forked import require_polars
 from kinetoscope.trace import part, schema
 from kinetoscope.trace.anonymize import anonymized
 from kinetoscope.trace.metadata import Metadata
@@ -41,7 +42,12 @@ class Trace:
         issues: Mapping[str, int] | None = None,
         tables: Mapping[str, pl.DataFrame] | None = None,
     ) -> None:
-        """Make a trace from a frame of events; columns that are missing are added as null."""
+        """Make a trace from a frame of events; columns that are missing are added as null.
+
+        Raises:
+            ForkedProcessError: the process was forked off from one that had used Polars.
+        """
+        require_polars("A trace")
         self._events = events if dict(events.schema) == schema.SCHEMA else schema.conform(events)
         self._metadata = metadata or Metadata()
         self._issues = dict(issues or {})
@@ -49,7 +55,12 @@ class Trace:
 
     @property
     def events(self) -> pl.DataFrame:
-        """The table, as a Polars frame with the columns of the schema."""
+        """The table, as a Polars frame with the columns of the schema.
+
+        Raises:
+            ForkedProcessError: the process was forked off from one that had used Polars, which would never answer.
+        """
+        require_polars("A trace")
         return self._events
 
     @property
@@ -114,7 +125,7 @@ class Trace:
         Raises:
             polars.exceptions.PolarsError: the query is wrong; the message says where.
         """
-        return pl.SQLContext({**self._tables, "events": self._events}).execute(query, eager=True)
+        return pl.SQLContext({**self._tables, "events": self.events}).execute(query, eager=True)
 
     def key_averages(
         self,
@@ -159,7 +170,7 @@ class Trace:
             ValueError: the trace has none of the steps.
             polars.exceptions.PolarsError: ``where`` is no condition, or names a column that there is not.
         """
-        events, metadata = self._events, self._metadata
+        events, metadata = self.events, self._metadata
         if steps is not None:
             mask, numbers = part.of_steps(events, steps)
             events = part.keep(events, mask)
@@ -178,18 +189,18 @@ class Trace:
 
         See :func:`kinetoscope.trace.anonymize.anonymized`.
         """
-        events, metadata = anonymized(self._events, self._metadata, key)
+        events, metadata = anonymized(self.events, self._metadata, key)
         return Trace(events, metadata, self._issues)
 
     # other libraries
 
     def to_pandas(self) -> pd.DataFrame:
         """Return the events as a pandas frame (needs ``pip install kinetoscope[pandas]``)."""
-        return self._events.to_pandas()
+        return self.events.to_pandas()
 
     def to_arrow(self) -> pa.Table:
         """Return the events as a pyarrow table (needs ``pip install pyarrow``)."""
-        return self._events.to_arrow()
+        return self.events.to_arrow()
 
     # looks
 
@@ -197,14 +208,14 @@ class Trace:
         """First start and last end of the events, nanoseconds after the base time; (0, 0) for an empty trace."""
         if not len(self):
             return 0, 0
-        first = self._events["start_ns"].min()
+        first = self.events["start_ns"].min()
         last = self._events.select((pl.col("start_ns") + pl.col("duration_ns").fill_null(0)).max()).item()
         return int(first or 0), int(last or 0)  # type: ignore[arg-type]
 
     def summary(self) -> dict[str, Any]:
         """What the trace holds in a few facts: events, span, categories, threads, devices, rank, steps."""
         first, last = self.span_ns()
-        events = self._events
+        events = self.events
         slices = events.filter(pl.col("duration_ns").is_not_null())
         counts = events.group_by("category").len().sort("len", descending=True)
         return {
@@ -229,4 +240,4 @@ class Trace:
     def _repr_html_(self) -> str:
         from html import escape
 
-        return f"<p>{escape(repr(self))}</p>{self._events.head(10)._repr_html_()}"
+        return f"<p>{escape(repr(self))}</p>{self.events.head(10)._repr_html_()}"

@@ -20,6 +20,7 @@ from kinetoscope.formats.chrome.repair import repair_object
 from kinetoscope.trace.errors import TraceError
 from kinetoscope.trace.issues import Issues
 from kinetoscope.trace.links import step_numbers
+from kinetoscope.trace.metadata import Metadata
 from kinetoscope.trace.nesting import nested
 from kinetoscope.trace.trace import Trace
 
@@ -81,6 +82,20 @@ def read_chrome(path: str | os.PathLike[str]) -> Trace:
 def parse_chrome(text: bytes, name: str) -> Trace:
     """Read a trace from the text of its file; ``name`` stands in messages. See :func:`read_source`."""
     return _read(iter([text]), name, Issues())
+
+
+def parse_metadata(text: bytes, name: str) -> Metadata:
+    """Read only what a file says about the whole trace, its events left unread; ``name`` stands in messages.
+
+    Nothing of Polars is used.
+
+    Raises:
+        TraceError: the text holds no trace.
+    """
+    file = _File(iter([text]), name)
+    file.read()
+    metadata, _ = chrome_metadata.decode_members(file.members, file.issues)
+    return chrome_metadata.with_names(metadata, file.builder.metadata_events, file.builder.ids)
 
 
 def _read(blocks: Iterable[bytes], name: str, issues: Issues) -> Trace:

@@ -17,6 +17,7 @@ import numpy as np
 
 from kinetoscope.analyze.operators import CPU, LATER_INTS, Ints, RawEvents, TextColumn
 from kinetoscope.common.collector import collector_paused
+from kinetoscope.record.options import RecordOptions
 from kinetoscope.trace.vocabulary import MEMORY_EVENTS
 
 UNREADABLE_NAME = "<name is not UTF-8>"
@@ -37,6 +38,17 @@ class Contents:
     flops: bool = False
     fallback: str | None = None
     """cuda or privateuse1 where torch measures device time itself."""
+
+    @classmethod
+    def of(cls, options: RecordOptions) -> Contents:
+        """What a recording with these options can hold."""
+        return cls(
+            device=bool(options.use_device) or any(name != "CPU" for name in options.activities),
+            shapes=options.record_shapes or options.with_flops,
+            python=options.with_stack,
+            flops=options.with_flops,
+            fallback=options.fallback,
+        )
 
 
 def extract(result: Any, contents: Contents, timeout_s: float | None = None) -> tuple[RawEvents, int]:

@@ -14,9 +14,11 @@ from time import perf_counter_ns
 from typing import Any, Literal, cast
 
 from kinetoscope.record import torch_private
+from kinetoscope.record.answers import Answers, Window
 from kinetoscope.record.event_list import LISTS_PYTHON_FUNCTIONS, EventList
+from kinetoscope.record.kineto.result import KinetoResult
 from kinetoscope.record.kineto.stderr import without_kineto_notices
-from kinetoscope.record.kineto.window import Answers, Options, Window
+from kinetoscope.record.options import RecordOptions
 from kinetoscope.trace.trace import Trace
 
 # States in which torch measures device time itself -> the event's method that gives it.
@@ -25,12 +27,11 @@ _FALLBACKS = {"KINETO_GPU_FALLBACK": "cuda", "KINETO_PRIVATEUSE1_FALLBACK": "pri
 _ACCEPTED = inspect.signature(torch_private.AutogradProfile.__init__).parameters
 
 
-class KinetoResults:
+class _SavedAnyTimes:
     """torch's ``_ProfilerResult``, which can be saved any number of times."""
 
-    def __init__(self, result: Any, window: Window) -> None:
+    def __init__(self, window: Window) -> None:
         """Stand before torch's result."""
-        self._result = result
         self._window = window
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -38,16 +39,17 @@ class KinetoResults:
         self._window.export_chrome(path)
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self._result, name)
+        return getattr(self._window.recorded.result, name)  # type: ignore[attr-defined]
 
 
-class Session(torch_private.AutogradProfile):  # type: ignore[misc]
-    """The engine's side of a profiler: prepares, starts and stops Kineto, and keeps what it recorded.
+class KinetoSession(torch_private.AutogradProfile):  # type: ignore[misc]
+    """The engine's side of a profiler: prepares, starts and stops Kineto, and keeps the windows that it recorded.
 
-    One session records one window after the other; it keeps the last, or all with ``acc_events``.
+    It is an :class:`~kinetoscope.record.engine.Engine`. One session records one window after the other; it keeps the last,
+    or all with ``acc_events``.
     """
 
-    def __init__(self, *, options: Options, **kwargs: Any) -> None:
+    def __init__(self, *, options: RecordOptions, **kwargs: Any) -> None:
         """Take torch's arguments; those that this torch does not know yet are left out."""
         super().__init__(**{name: value for name, value in kwargs.items() if name in _ACCEPTED})
         self.acc_events = bool(kwargs.get("acc_events", False))
@@ -61,14 +63,16 @@ class Session(torch_private.AutogradProfile):  # type: ignore[misc]
 
     # recording
 
-    def _prepare_trace(self) -> None:
+    def prepare(self) -> None:
+        """Warm Kineto up."""
         started = perf_counter_ns()
         config = self.config(create_trace_id=True)
         torch_private.prepare_profiler(config, self.kineto_activities, self.activity_filters)
         self.entered = True
         self._stats.profiler_prepare_call_duration_us = (perf_counter_ns() - started) // 1000
 
-    def _start_trace(self) -> None:
+    def start(self) -> None:
+        """Begin to record."""
         self.entered = True
         config = self.config(create_trace_id=False)
         torch_private.set_profiler_enabled()
@@ -83,13 +87,16 @@ class Session(torch_private.AutogradProfile):  # type: ignore[misc]
         self._stats.profiler_enable_call_duration_us = (ended - started) // 1000
         self.profiling_start_time_ns = ended
 
+    # What torch's own class calls them.
+    _prepare_trace = prepare
+    _start_trace = start
+
     def __exit__(self, exc_type: Any, exc_val: Any, exc_tb: Any) -> Literal[False]:
         if self.enabled:
-            self._windows = [self.collect(), *(self._windows if self.acc_events else [])]
-            self.forget_answers()
+            self.keep(self.window_of(self.stop()))
         return False
 
-    def collect(self) -> Window:
+    def stop(self) -> KinetoResult:
         """Stop the engine and give what it recorded; the session's windows stay as they are."""
         self._synchronize()
         started = perf_counter_ns()
@@ -101,7 +108,11 @@ class Session(torch_private.AutogradProfile):  # type: ignore[misc]
         self._stats.profiler_disable_call_duration_us = (perf_counter_ns() - started) // 1000
         self.profiling_end_time_ns = started
         self._stats.profiling_window_duration_sec = (started - self.profiling_start_time_ns) / 1e9
-        return Window(result, self._options, self.trace_id, distributed=self.distributed)
+        return KinetoResult(result, self._options)
+
+    def window_of(self, recorded: KinetoResult) -> Window:
+        """What was just recorded, with what the session knows about it."""
+        return Window(recorded, self._options, self.trace_id, distributed=self.distributed)
 
     def keep(self, window: Window) -> None:
         """Add a window to the session: as the only one, or to the others with ``acc_events``."""
@@ -119,7 +130,7 @@ class Session(torch_private.AutogradProfile):  # type: ignore[misc]
         self._answers = None
         self._function_events: Any = None
         self._needs_processing = bool(self._windows)
-        self.kineto_results = KinetoResults(self._windows[0].result, self._windows[0]) if self._windows else None
+        self.kineto_results = _SavedAnyTimes(self._windows[0]) if self._windows else None
 
     @property
     def window(self) -> Window | None:
@@ -142,7 +153,7 @@ class Session(torch_private.AutogradProfile):  # type: ignore[misc]
             self._answers = Answers(self._windows, self.profile_memory, self.with_flops)
             started = perf_counter_ns()
             for window in self._windows:
-                _ = window.raw
+                _ = window.recorded.columns
             parsed = perf_counter_ns()
             count = sum(len(window.operators) for window in self._windows)
             self._stats.parse_kineto_call_duration_us = (parsed - started) // 1000
