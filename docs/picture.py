@@ -23,7 +23,7 @@ def main() -> None:
     """Train, and draw the table of the operators."""
     prof, _ = train(20)
     rows = prof.key_averages().to_polars().sort("self_cpu_time_total", descending=True)
-    operators = terminal.Operators(
+    operators = terminal.OperatorTable(
         rows=rows.head(ROWS),
         matching=ROWS,
         self_cpu_total=float(rows["self_cpu_time_total"].sum()),

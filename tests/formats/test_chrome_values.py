@@ -35,9 +35,31 @@ def test_exponents_signs_and_long_fractions() -> None:
     assert read("1e3", "1.5E-2", "-3.25", "-0.5", "2." + "1" * 60) == [1_000_000, 15, -3250, -500, 2111]
 
 
-@pytest.mark.parametrize("text", ["null", "", '"12"', "true", "[]", "1e400", "1e999999999", "9" * 25, "-" + "9" * 25])
+NO_TIMES = [
+    "null",
+    "",
+    '"12a"',
+    '"soon"',
+    '"1_000"',
+    '""',
+    '"nan"',
+    "true",
+    "[]",
+    "1e400",
+    "1e999999999",
+    "9" * 25,
+    "-" + "9" * 25,
+]
+
+
+@pytest.mark.parametrize("text", NO_TIMES)
 def test_what_is_no_time_of_64_bits(text: str) -> None:
     assert read("1", text, "2") == [1000, None, 2000]
+
+
+@given(st.decimals(-(10**14), 10**14, places=4, allow_nan=False))
+def test_a_time_as_text_is_that_time(time: Decimal) -> None:
+    assert read(f'"{time:f}"', f'" {time:f} "') == read(f"{time:f}", f"{time:f}")
 
 
 def test_nothing() -> None:

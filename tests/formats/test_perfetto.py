@@ -230,7 +230,7 @@ def test_tracks_have_names_places_and_ids() -> None:
     text = read.tracks[named["text"].parent_uuid]
     assert (named["text"].name, text.name) == ("thread PyTorch Profiler", "process Spans")
     assert named["big"].thread.tid == 2**45
-    assert read.name(named["none"].uuid) == "thread of nobody"
+    assert read.name(named["none"].uuid) == "unknown thread"
 
 
 def test_ranks_of_one_trace_have_processes_of_their_own() -> None:

@@ -114,3 +114,32 @@ def test_what_is_no_action_is_named(value: object) -> None:
     with pytest.raises(TypeError, match="RECORD_AND_SAVE") as raised:
         as_action(value)
     assert repr(value) in str(raised.value)
+
+
+@pytest.mark.parametrize("steps", [0, 1, 5])
+def test_a_schedule_is_asked_once_a_step(steps: int) -> None:
+    from kinetoscope import ProfilerActivity, profile
+
+    asked: list[int] = []
+
+    def stateful(step: int) -> ProfilerAction:
+        asked.append(step)
+        return ProfilerAction.NONE if len(asked) % 2 else ProfilerAction.RECORD_AND_SAVE
+
+    with profile(activities=[ProfilerActivity.CPU], schedule=stateful) as prof:
+        for _ in range(steps):
+            prof.step()
+    assert asked == list(range(steps + 1))
+    theirs: list[int] = []
+
+    def counted(step: int) -> torch.profiler.ProfilerAction:
+        theirs.append(step)
+        return torch.profiler.ProfilerAction.NONE
+
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], schedule=counted) as stock:
+        for _ in range(steps):
+            stock.step()
+    assert asked == theirs
+    prof.start()  # a restart begins with step 0 again, and asks
+    prof.stop()
+    assert asked == [*range(steps + 1), 0]

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import os
 import queue
+import signal
+import subprocess
+import sys
 import threading
 
 import pytest
@@ -29,6 +32,41 @@ def test_notices_go_and_the_rest_stays(capfd: pytest.CaptureFixture[str]) -> Non
     with without_kineto_notices():
         os.write(2, NOTICE + b"an error\n" + NOTICE + b"USDT: something else\nhalf a line")
     assert capfd.readouterr().err == "an error\nUSDT: something else\nhalf a line"
+
+
+def test_the_last_words_of_a_process_that_aborts_arrive() -> None:
+    program = (
+        "import os\n"
+        "from kinetoscope.record.kineto.stderr import without_kineto_notices\n"
+        "with without_kineto_notices() as quiet:\n"
+        "    assert quiet\n"
+        f"    os.write(2, {NOTICE!r} + b'terminate called after the end of the world\\n')\n"
+        "    os.abort()\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=100)
+    assert (done.returncode, done.stderr) == (-signal.SIGABRT, "terminate called after the end of the world\n")
+
+
+def test_a_process_that_keeps_the_pipe_open_holds_nobody_up(capfd: pytest.CaptureFixture[str]) -> None:
+    with without_kineto_notices():
+        child = subprocess.Popen(["sleep", "20"])
+    os.write(2, b"after\n")
+    assert child.poll() is None
+    child.kill()
+    child.wait()
+    assert capfd.readouterr().err == "after\n"
+
+
+def test_memory_of_before_is_freed_without_a_word() -> None:
+    program = (
+        "import torch\nfrom kinetoscope import profile, ProfilerActivity\n"
+        "before = [torch.ones(1000) for _ in range(20)]\n"
+        "with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as prof:\n"
+        "    del before\n    kept = torch.ones(5)\n"
+        "assert sum(e.self_cpu_memory_usage for e in prof.events()) == 20, prof.events()\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=100)
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_an_error_inside_still_passes_what_was_said(capfd: pytest.CaptureFixture[str]) -> None:

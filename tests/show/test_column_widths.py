@@ -8,12 +8,12 @@ import polars as pl
 import pytest
 from rich.console import Console
 
-from kinetoscope.show.terminal import NAME_WIDTH, Operators, coloured
+from kinetoscope.show.terminal import NAME_WIDTH, OperatorTable, coloured
 
 LONG = "aten::_scaled_dot_product_flash_attention_for_cpu_backward"
 
 
-def operators() -> Operators:
+def operators() -> OperatorTable:
     rows = pl.DataFrame({
         "key": ["aten::mm", LONG],
         "overload_name": ["", ""],
@@ -27,7 +27,7 @@ def operators() -> Operators:
         "input_shapes": ["", ""],
         "stack": [[], []],
     }, schema_overrides={"stack": pl.List(pl.String)})  # fmt: skip
-    return Operators(rows, 2, self_cpu_total=800_000.0, self_device_total=0.0, sorted_by="self_cpu_time_total", memory=True)
+    return OperatorTable(rows, 2, self_cpu_total=800_000.0, self_device_total=0.0, sorted_by="self_cpu_time_total", memory=True)
 
 
 def drawn(width: int) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -36,20 +37,21 @@ class CallTree:
 
     def frames(self, node: int) -> list[str]:
         """The frames of a stack, the innermost first."""
-        frame, parent = self.nodes["frame"], self.nodes["parent"]
+        return self._walk(node, self.nodes["frame"].to_list(), self.nodes["parent"].to_list())
+
+    def stacks(self) -> Iterator[list[str]]:
+        """The frames of every node in turn, the innermost first: one stack at a time, since all of them would not fit."""
+        frame, parent = self.nodes["frame"].to_list(), self.nodes["parent"].to_list()
+        return (self._walk(node, frame, parent) for node in range(len(frame)))
+
+    @staticmethod
+    def _walk(node: int, frame: Sequence[str], parent: Sequence[int | None]) -> list[str]:
         found = []
         at: int | None = node
         while at is not None:
             found.append(frame[at])
             at = parent[at]
         return found
-
-    def stacks(self) -> list[tuple[str, ...]]:
-        """The frames of every node, the innermost first."""
-        stacks: list[tuple[str, ...]] = []
-        for frame, parent in zip(self.nodes["frame"].to_list(), self.nodes["parent"].to_list(), strict=True):
-            stacks.append((frame,) if parent is None else (frame, *stacks[parent]))
-        return stacks
 
 
 def call_tree(trace: Trace) -> CallTree:

@@ -14,7 +14,7 @@ import typer
 from kinetoscope.cli.console import CommandError, say, tolerate_any_name
 
 if TYPE_CHECKING:
-    from kinetoscope.launch.launcher import Options, Outcome, Plan
+    from kinetoscope.launch.launcher import Outcome, Plan, RunOptions
 
 SUMMARY_ROWS = 20
 SUFFIXES = (".parquet", ".json", ".json.gz")
@@ -79,11 +79,11 @@ def run(
     summary: Annotated[bool, typer.Option("--summary/--no-summary", help="Print a summary at the end.")] = True,
 ) -> Prepared:
     """Profile a program as it is, and print where its time went."""
-    from kinetoscope.launch.launcher import CannotRecord, Options, Plan, require_recording
+    from kinetoscope.launch.launcher import CannotRecord, Plan, RunOptions, require_recording
     from kinetoscope.launch.script import Target
 
     target = Target(command[0], module, tuple(command[1:]))
-    options = Options(
+    options = RunOptions(
         activities=_activities(activities),
         record_shapes=shapes,
         profile_memory=memory,
@@ -186,10 +186,10 @@ def _steps(
     return steps
 
 
-def _nothing_beside_patch(output: Path | None, options: Options) -> None:
-    from kinetoscope.launch.launcher import Options
+def _nothing_beside_patch(output: Path | None, options: RunOptions) -> None:
+    from kinetoscope.launch.launcher import RunOptions
 
-    if output is not None or options != Options():
+    if output is not None or options != RunOptions():
         raise CommandError("--patch leaves recording to the program's own profiler: give it without --output and other options")
 
 

@@ -13,7 +13,7 @@ from kinetoscope.cli.console import CommandError, console, progress, tolerate_an
 from kinetoscope.cli.reading import TraceArgument, read_trace
 
 if TYPE_CHECKING:
-    from kinetoscope.show.terminal import Operators
+    from kinetoscope.show.terminal import OperatorTable
     from kinetoscope.trace.trace import Trace
 
 DEFAULT_LIMIT = 20
@@ -91,7 +91,7 @@ def summary(
         show(read, operators, trace)
 
 
-def show(trace: Trace, operators: Operators, path: Path | str, stream: Any = None) -> None:
+def show(trace: Trace, operators: OperatorTable, path: Path | str, stream: Any = None) -> None:
     """Print facts and table for people: with colours to a terminal, plain elsewhere."""
     from kinetoscope.show import terminal
 
@@ -107,7 +107,7 @@ def show(trace: Trace, operators: Operators, path: Path | str, stream: Any = Non
         stream.write(terminal.plain(operators))
 
 
-def json_of(trace: Trace, operators: Operators, path: str | os.PathLike[str]) -> str:
+def json_of(trace: Trace, operators: OperatorTable, path: str | os.PathLike[str]) -> str:
     """Facts and rows as JSON: an object with the members trace and operators."""
     import msgspec
 
@@ -129,7 +129,7 @@ def json_of(trace: Trace, operators: Operators, path: str | os.PathLike[str]) ->
     return msgspec.json.format(msgspec.json.encode(content)).decode() + "\n"
 
 
-def csv_of(operators: Operators) -> str:
+def csv_of(operators: OperatorTable) -> str:
     """The rows as CSV; the frames of a stack are joined by line breaks inside its cell."""
     import polars as pl
 

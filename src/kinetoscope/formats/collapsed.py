@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import TextIO
 
 from kinetoscope.analyze.call_tree import METRICS, call_tree
 from kinetoscope.common.atomic_path import atomic_path
@@ -34,7 +36,10 @@ def write_stacks(trace: Trace, path: str | os.PathLike[str], metric: str = "self
     tree = call_tree(trace)
     scale = 1000 if column.endswith("_ns") else 1
     values = zip(tree.stacks(), tree.nodes[column].to_list(), strict=True)
-    write_collapsed(path, ((stack, round(value / scale)) for stack, value in values if value > 0))
+    rows = ((stack, round(value / scale)) for stack, value in values if value > 0)
+    # The stacks of a tree differ from each other: each line is written as it comes.
+    with atomic_path(path) as partial, _opened(partial) as out:
+        out.writelines(f"{line} {value}\n" for line, value in _lines(rows))
 
 
 def write_collapsed(path: str | os.PathLike[str], rows: Iterable[tuple[Sequence[str], int]]) -> None:
@@ -48,18 +53,26 @@ def write_collapsed(path: str | os.PathLike[str], rows: Iterable[tuple[Sequence[
     Raises:
         OSError: the file cannot be written.
     """
-    frames: dict[str, str] = {}
     totals: dict[str, int] = {}
+    for line, value in _lines(rows):
+        totals[line] = totals.get(line, 0) + value
+    with atomic_path(path) as partial, _opened(partial) as out:
+        out.writelines(f"{line} {value}\n" for line, value in totals.items())
+
+
+def _opened(path: Path) -> TextIO:
+    return open(path, "w", encoding="utf-8", errors="replace", newline="\n")
+
+
+def _lines(rows: Iterable[tuple[Sequence[str], int]]) -> Iterator[tuple[str, int]]:
+    frames: dict[str, str] = {}
     for stack, value in rows:
         if value <= 0 or not stack:
             continue
         for frame in stack:
             if frame not in frames:
                 frames[frame] = _frame(frame)
-        line = ";".join([frames[frame] for frame in reversed(stack)])
-        totals[line] = totals.get(line, 0) + int(value)
-    with atomic_path(path) as partial, open(partial, "w", encoding="utf-8", errors="replace", newline="\n") as out:
-        out.writelines(f"{line} {value}\n" for line, value in totals.items())
+        yield ";".join([frames[frame] for frame in reversed(stack)]), int(value)
 
 
 def _frame(text: str) -> str:

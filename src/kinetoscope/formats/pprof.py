@@ -37,7 +37,7 @@ def write_stacks(trace: Trace, path: str | os.PathLike[str]) -> None:
     tree = call_tree(trace)
     columns = [tree.nodes[column].to_list() for column in _VALUES]
     samples = zip(tree.stacks(), zip(*columns, strict=True), strict=True)
-    write_pprof(path, list(_VALUES.values()), [(stack, values) for stack, values in samples if any(values)])
+    write_pprof(path, list(_VALUES.values()), ((stack, values) for stack, values in samples if any(values)))
 
 
 def write_pprof(

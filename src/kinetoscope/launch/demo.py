@@ -119,7 +119,7 @@ def train(steps: int) -> tuple[profile, list[float]]:
 def _print_operators(console: Console, trace: Trace, column: str, limit: int) -> None:
     rows = trace.key_averages().to_polars()
     shown = rows.sort(column, descending=True, maintain_order=True).head(limit)
-    operators = terminal.Operators(
+    operators = terminal.OperatorTable(
         rows=shown,
         matching=len(shown),
         self_cpu_total=float(rows["self_cpu_time_total"].sum()),

@@ -34,7 +34,7 @@ DEVICE_CHOICE = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DE
 """Variables that choose devices and are read when the device is first touched, which recording does early."""
 
 ACTIVITIES = ("cpu", "cuda", "xpu", "mtia", "hpu", "privateuse1")
-"""Names of activities, as :class:`Options` takes them; those of ``ProfilerActivity`` in lower case."""
+"""Names of activities, as :class:`RunOptions` takes them; those of ``ProfilerActivity`` in lower case."""
 
 
 class CannotRecord(Exception):
@@ -42,7 +42,7 @@ class CannotRecord(Exception):
 
 
 @dataclass(frozen=True)
-class Options:
+class RunOptions:
     """What is recorded; see ``torch.profiler.profile`` for the meaning of the first six.
 
     ``steps`` holds the arguments of :func:`kinetoscope.schedule`; each step of the program's optimizer ends one step.
@@ -67,7 +67,7 @@ class Plan:
     """
 
     target: Target
-    options: Options = field(default_factory=Options)
+    options: RunOptions = field(default_factory=RunOptions)
     output: Path | None = None
     patch: bool = False
 
@@ -125,18 +125,18 @@ def launch(plan: Plan, report: Callable[[Outcome], None]) -> Ending:
     except BaseException as error:  # a syntax error, or what a parent package raised: the program's own failure
         script.show_exception(error)
         return Ending(1)
-    session = _Session(plan, report)
-    when_torch_is_imported(session.begin)
+    recording = _Recording(plan, report)
+    when_torch_is_imported(recording.begin)
     ending = script.run(program)
     try:
-        session.end()
+        recording.end()
     except KeyboardInterrupt:
         _say("interrupted while finishing the trace; it may be missing")
         return Ending(130, interrupted=True)
     return ending
 
 
-class _Session:
+class _Recording:
     """The recording that accompanies one program."""
 
     def __init__(self, plan: Plan, report: Callable[[Outcome], None]) -> None:
@@ -148,7 +148,8 @@ class _Session:
         self._profiler: Any = None
         self._steps: _OptimizerSteps | None = None
         self._devices_chosen: dict[str, str | None] = {}
-        self._signals = LastWords(self._finish)
+        self._signals = LastWords(self._stop, self._finish)
+        self._stopped = False
 
     def begin(self) -> None:
         """Start recording; called when the program has imported torch."""
@@ -190,7 +191,7 @@ class _Session:
                 arguments["schedule"] = schedule(**options.steps)
             if options.steps.get("repeat") == 1:
                 # The window is over long before the program may be, and the program may end in a way that we don't see.
-                arguments["on_trace_ready"] = lambda profiler: self._write(profiler.trace)
+                arguments["on_trace_ready"] = self._on_window
             else:
                 arguments["acc_events"] = True
         profiler = kinetoscope.profile(**arguments)
@@ -247,14 +248,17 @@ class _Session:
 
     def _finish(self) -> None:
         # A child made by fork inherits all this, but the recording is its parent's.
-        if self._ended or os.getpid() != self._process:
+        if os.getpid() != self._process:
+            return
+        # A signal has come: the trace is being written on a thread of its own, and the process ends by the signal.
+        self._signals.wait()
+        if self._ended:
             return
         self._ended = True
         with self._signals.held():
-            if self._steps is not None:
-                self._steps.remove()
             if self._profiler is not None:
                 self._stop()
+                self._keep()
             elif self._plan.output is not None and not self._outcome.remarks:
                 self._remark("nothing was recorded: the program did not import torch")
             if self._outcome.path is not None or self._outcome.remarks:
@@ -265,11 +269,25 @@ class _Session:
                 except Exception as error:
                     _say(f"the summary failed: {type(error).__name__}: {error}")
 
+    def _on_window(self, profiler: Any) -> None:
+        # Not in a signal's handler, where what was interrupted may hold what writing needs.
+        if not self._signals.is_dying():
+            self._write(profiler.trace)
+
     def _stop(self) -> None:
+        """End the recording, on the thread that began it; also called in the handler of a signal."""
+        if self._stopped or self._profiler is None or os.getpid() != self._process:
+            return
+        self._stopped = True
+        if self._steps is not None:
+            self._steps.remove()
         try:
             self._profiler.stop()
         except Exception as error:
             self._remark(f"ending the recording failed: {error}")
+
+    def _keep(self) -> None:
+        """Write what was recorded."""
         try:
             if self._outcome.path is None:
                 self._write(self._profiler.trace)

@@ -6,7 +6,6 @@ them first, to be ready, takes that away from it.
 
 from __future__ import annotations
 
-import importlib.util
 import sys
 from collections.abc import Callable, Sequence
 from importlib.abc import MetaPathFinder
@@ -27,7 +26,11 @@ def when_torch_is_imported(action: Callable[[], None]) -> None:
 
 
 class _TorchFinder(MetaPathFinder):
-    """Finds nothing itself; lets the others find torch and adds the action to its loading."""
+    """Finds nothing itself; lets the others find torch and adds the action to its loading.
+
+    It stays until torch has been executed: a program may look whether there is a torch, with ``find_spec``, long before
+    it imports it, and may try again where an import failed.
+    """
 
     def __init__(self, action: Callable[[], None]) -> None:
         self._action = action
@@ -35,20 +38,24 @@ class _TorchFinder(MetaPathFinder):
     def find_spec(self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None) -> ModuleSpec | None:
         if fullname != "torch":
             return None
-        sys.meta_path.remove(self)
-        spec = importlib.util.find_spec("torch")
-        if spec is not None and spec.loader is not None:
-            _after_loading(spec.loader, self._action)
-        return spec
+        for finder in sys.meta_path:
+            find = getattr(finder, "find_spec", None)
+            spec = find(fullname, path, target) if find is not None and finder is not self else None
+            if spec is not None:
+                if spec.loader is not None:
+                    self._act_after_loading(spec.loader)
+                return spec  # type: ignore[no-any-return]
+        return None
 
+    def _act_after_loading(self, loader: Any) -> None:
+        load = loader.exec_module
 
-def _after_loading(loader: Any, action: Callable[[], None]) -> None:
-    load = loader.exec_module
+        def load_and_act(module: ModuleType) -> None:
+            # The loader stays reachable as torch.__loader__, so it gets its own method back.
+            loader.__dict__.pop("exec_module", None)
+            load(module)
+            if self in sys.meta_path:
+                sys.meta_path.remove(self)
+                self._action()
 
-    def load_and_act(module: ModuleType) -> None:
-        # The loader stays reachable as torch.__loader__, so it gets its own method back.
-        del loader.exec_module
-        load(module)
-        action()
-
-    loader.exec_module = load_and_act
+        loader.exec_module = load_and_act

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import atexit
 import os
+import threading
 import weakref
 from typing import Protocol
 
@@ -24,6 +25,8 @@ class Recording(Protocol):
 
 _holder: weakref.ref[Recording] | None = None
 _process = 0
+# One may be interrupted by itself: a garbage collection or a signal ends a forgotten profiler.
+_lock = threading.RLock()
 
 
 def holder() -> Recording | None:
@@ -38,27 +41,30 @@ def claim(recording: Recording) -> None:
         RuntimeError: another profiler, ours or torch's, is running; nothing has been touched.
     """
     global _holder, _process
-    other = holder()
-    if other is recording:
-        return
-    if other is not None or torch_private.profiler_active():
+    with _lock:
+        other = holder()
+        if other is recording:
+            return
+        if other is None and not torch_private.profiler_active():
+            _holder, _process = weakref.ref(recording), os.getpid()
+            return
         forked = _holder is not None and _process != os.getpid()
-        raise RuntimeError(
-            "This process was forked while its parent was recording, and cannot record itself: start the process before "
-            "the recording, or with the start method 'spawn'"
-            if forked
-            else "Another profiler is already recording in this process (a kinetoscope.profile, a torch.profiler.profile "
-            "or a torch.autograd.profiler.profile); stop it first. To serve a program that calls torch.profiler itself, "
-            "run it with: kinetoscope run --patch"
-        )
-    _holder, _process = weakref.ref(recording), os.getpid()
+    raise RuntimeError(
+        "This process was forked while its parent was recording, and cannot record itself: start the process before "
+        "the recording, or with the start method 'spawn'"
+        if forked
+        else "Another profiler is already recording in this process (a kinetoscope.profile, a torch.profiler.profile "
+        "or a torch.autograd.profiler.profile); stop it first. To serve a program that calls torch.profiler itself, "
+        "run it with: kinetoscope run --patch"
+    )
 
 
 def release(recording: Recording) -> None:
     """Give the engine back."""
     global _holder
-    if _holder is not None and _holder() in (recording, None):
-        _holder = None
+    with _lock:
+        if _holder is not None and _holder() in (recording, None):
+            _holder = None
 
 
 @atexit.register
@@ -69,6 +75,9 @@ def _at_exit() -> None:
 
 
 def _in_child() -> None:
+    global _lock
+    # Another thread of the parent may have held it at that moment, and does not exist here.
+    _lock = threading.RLock()
     # The child inherits the parent's observers, which would go on to fill memory that nobody will read.
     if _holder is not None:
         torch_private.enable_record_function(False)

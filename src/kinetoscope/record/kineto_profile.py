@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
@@ -98,6 +99,7 @@ class KinetoProfile:
         self.profiler: KinetoSession | None = None
         """torch's autograd profiler object of the current or last recording; None before the first."""
         self._previous: KinetoSession | None = None
+        self._late_failure: BaseException | None = None
         self._metadata = UserMetadata()
         self._metadata_used = False
         self._process = os.getpid()
@@ -154,21 +156,47 @@ class KinetoProfile:
             raise RuntimeError("start_trace() was called without prepare_trace(); call start() for both")
         if torch_private.profiler_active():
             raise RuntimeError("Another profiler was started since this one was prepared; stop it first")
-        if self.execution_trace_observer:
-            self.execution_trace_observer.start()
-        # Before the engine runs: with stacks it would record every call that this makes.
-        self._write_marks(self.profiler)
-        self._metadata_used, self._thread = True, threading.get_ident()
-        self.profiler.start()
+        try:
+            if self.execution_trace_observer:
+                self.execution_trace_observer.start()
+            # Before the engine runs: with stacks it would record every call that this makes.
+            self._write_marks(self.profiler)
+            self._metadata_used, self._thread = True, threading.get_ident()
+            self.profiler.start()
+        except BaseException:
+            self._roll_back(self.profiler)
+            raise
         self._engine = Engine.RECORDING
+
+    def _roll_back(self, session: KinetoSession) -> None:
+        """Give the engine back after a start that failed half way, so that this or another profiler can start again."""
+        self._engine = Engine.IDLE
+        guard.release(self)
+        with suppress(Exception):
+            # The engine has no other way back from being prepared.
+            if not torch_private.recording_on_this_thread():
+                session.start()
+            session.stop()
+        torch_private.set_profiler_disabled()
+        self._drop_session()
 
     def stop_trace(self) -> None:
         """End the recording and keep what it holds as the last window."""
         if self.profiler is None:
             raise AssertionError("Profiler must be initialized before stopping trace: nothing was started")
+        self._keep_window()
+        self._raise_late_failure()
+
+    def _keep_window(self) -> None:
         window = self._close()
-        if window is not None:
+        if window is not None and self.profiler is not None:
             self.profiler.keep(window)
+
+    def _raise_late_failure(self) -> None:
+        """Raise what the observer raised when it was stopped, now that the window is kept."""
+        failure, self._late_failure = self._late_failure, None
+        if failure is not None:
+            raise failure
 
     def _close(self) -> Window | None:
         """Stop the engine; return the window, or None where nothing was being recorded."""
@@ -182,11 +210,12 @@ class KinetoProfile:
         try:
             if self.execution_trace_observer:
                 self.execution_trace_observer.stop()
-        finally:
-            self._engine = Engine.IDLE
-            guard.release(self)
-            window = self._collect(self.profiler)
-        return window
+        except BaseException as error:
+            # Raised when the window is safe.
+            self._late_failure = error
+        self._engine = Engine.IDLE
+        guard.release(self)
+        return self._collect(self.profiler)
 
     def _require_own_thread(self) -> None:
         """Raise RuntimeError where the engine records on behalf of another thread, and cannot be stopped here."""
@@ -389,7 +418,7 @@ class KinetoProfile:
         results = self._answering("memory profiling").kineto_results
         if results is None:
             raise AssertionError("Nothing was recorded yet: there is no memory profile before the first stop()")
-        return memory_timeline.memory_profile(results)
+        return torch_private.memory_profile(results)
 
     def export_memory_timeline(self, path: str | os.PathLike[str], device: str | None = None) -> None:
         """Write memory over time by category: ``.html``, ``.json``, ``.json.gz`` or ``.raw.json.gz``.
@@ -401,7 +430,7 @@ class KinetoProfile:
         Raises:
             ValueError: recorded without ``record_shapes``, ``profile_memory`` or ``with_stack``.
         """
-        self.mem_tl = memory_timeline.timeline(self._memory_profile())
+        self.mem_tl = torch_private.memory_timeline(self._memory_profile())
         memory_timeline.export(self.mem_tl, os.fspath(path), device or memory_timeline.default_device(self.use_device))
 
 

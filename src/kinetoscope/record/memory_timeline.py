@@ -12,20 +12,6 @@ NEEDS = ("record_shapes", "profile_memory", "with_stack")
 """Options that the analysis needs."""
 
 
-def memory_profile(results: Any) -> Any:
-    """torch's ``MemoryProfile`` of a Kineto result."""
-    from torch.profiler._memory_profiler import MemoryProfile
-
-    return MemoryProfile(results)
-
-
-def timeline(profile: Any) -> Any:
-    """torch's ``MemoryProfileTimeline`` of a memory profile."""
-    from torch.profiler._memory_profiler import MemoryProfileTimeline
-
-    return MemoryProfileTimeline(profile)
-
-
 def default_device(use_device: str | None) -> str:
     """The device whose memory is shown if none is named."""
     import torch

@@ -171,7 +171,8 @@ class profile(KinetoProfile):  # noqa: N801 - torch's name
         """
         if self._started and self._is_mine():
             raise RuntimeError("start() was called, but this profiler is already running; call stop() first")
-        first = self._scheduled(0)
+        # The constructor has asked for step 0 already: a schedule with a state of its own is asked once a step.
+        first = self._scheduled(0) if self._ever_started else self.current_action
         self._started = False
         self._opened_by_step = None
         self._transit(_NONE, first)
@@ -289,7 +290,9 @@ class profile(KinetoProfile):  # noqa: N801 - torch's name
                 if current is not None and not self._started:
                     break  # the handler has stopped the profiler
         if failure is not None:
+            self._late_failure = None
             raise failure
+        self._raise_late_failure()
 
     def _stop_window(self, previous: ProfilerAction, current: ProfilerAction | None) -> bool:
         """Close the window; tell whether it is one that the handler should see."""
@@ -306,7 +309,7 @@ class profile(KinetoProfile):  # noqa: N801 - torch's name
                 return True
             self._drop_session()
             return False
-        self.stop_trace()
+        self._keep_window()
         return True
 
     def _call_handler(self) -> BaseException | None:

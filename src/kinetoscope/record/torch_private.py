@@ -332,6 +332,28 @@ def cuda_graphs_need_cupti_kept() -> bool:
     return cuda is not None and torch_version.parse_version(cuda)[:2] < (12, 6)
 
 
+# memory
+
+
+def some_memory() -> Any:
+    """Return an object that holds a block of torch's host allocator."""
+    return torch.empty(1)
+
+
+def memory_profile(results: Any) -> Any:
+    """Return torch's ``MemoryProfile`` of a Kineto result."""
+    from torch.profiler._memory_profiler import MemoryProfile
+
+    return MemoryProfile(results)
+
+
+def memory_timeline(profile: Any) -> Any:
+    """Return torch's ``MemoryProfileTimeline`` of a memory profile."""
+    from torch.profiler._memory_profiler import MemoryProfileTimeline
+
+    return MemoryProfileTimeline(profile)
+
+
 # torch.distributed
 
 

@@ -1,4 +1,4 @@
-"""Operators and facts of a trace for the terminal: coloured with bars, or plain for pipes and files.
+"""OperatorTable and facts of a trace for the terminal: coloured with bars, or plain for pipes and files.
 
 Data comes in as Polars frames with the columns of :meth:`kinetoscope.analyze.averages.Averages.to_polars`, sorted and cut
 already; here it only gets its looks. Names come from traces, so nothing of them is taken as markup or as a control
@@ -40,7 +40,7 @@ _RECORD_OPTIONS = {
 
 
 @dataclass(frozen=True)
-class Operators:
+class OperatorTable:
     """Rows to show, and what the whole they were taken from adds up to. Times are microseconds."""
 
     rows: pl.DataFrame
@@ -66,7 +66,7 @@ class _Column:
     sort: str = ""
 
 
-def plain(operators: Operators) -> str:
+def plain(operators: OperatorTable) -> str:
     """The table as aligned text, every column and every name in full."""
     columns = _columns(operators)
     rows = [[without_controls(column.cell(row)) for column in columns] for row in operators.rows.iter_rows(named=True)]
@@ -83,7 +83,7 @@ def plain(operators: Operators) -> str:
     return "\n".join([*lines, *_remarks(operators)]) + "\n"
 
 
-def coloured(operators: Operators, console: Console) -> Table:
+def coloured(operators: OperatorTable, console: Console) -> Table:
     """The table for a terminal of the console's width: shares as bars, names cut where they do not fit."""
     columns, hidden = _fitting(_columns(operators), operators, console.width)
     unicode = (console.encoding or "").lower().startswith("utf")
@@ -121,7 +121,7 @@ def coloured(operators: Operators, console: Console) -> Table:
     return table
 
 
-def _columns(operators: Operators) -> list[_Column]:
+def _columns(operators: OperatorTable) -> list[_Column]:
     rows = operators.rows
     columns = [_Column("Name", lambda row: row["key"], 9, text=True, sort="key")]
     if _any_text(rows, "overload_name"):
@@ -185,7 +185,7 @@ def _flops(count: int) -> str:
     return f"{value:.4g} {unit}".rstrip()
 
 
-def _fitting(columns: list[_Column], operators: Operators, width: int) -> tuple[list[_Column], list[_Column]]:
+def _fitting(columns: list[_Column], operators: OperatorTable, width: int) -> tuple[list[_Column], list[_Column]]:
     """Columns that fit the width, and those that do not. What is sorted by stays, as the name does."""
     taken = {id(column): _least_width(column, operators) + _BETWEEN for column in columns}
     kept = list(columns)
@@ -198,7 +198,7 @@ def _fitting(columns: list[_Column], operators: Operators, width: int) -> tuple[
     return kept, [column for column in columns if column not in kept]
 
 
-def _widths(columns: list[_Column], operators: Operators, width: int) -> list[int]:
+def _widths(columns: list[_Column], operators: OperatorTable, width: int) -> list[int]:
     """Width of each column: texts give way as far as they may, the longest first; a number that is cut says nothing."""
     widths = [_full_width(column, operators) for column in columns]
     least = [_least_width(column, operators) for column in columns]
@@ -210,12 +210,12 @@ def _widths(columns: list[_Column], operators: Operators, width: int) -> list[in
     return widths
 
 
-def _full_width(column: _Column, operators: Operators) -> int:
+def _full_width(column: _Column, operators: OperatorTable) -> int:
     cells = [len(without_controls(column.cell(row))) for row in operators.rows.iter_rows(named=True)]
     return max([len(column.header), *cells]) + (BAR_WIDTH + 1 if column.share is not None else 0)
 
 
-def _least_width(column: _Column, operators: Operators) -> int:
+def _least_width(column: _Column, operators: OperatorTable) -> int:
     width = _full_width(column, operators)
     if column.header == "Name":
         return min(width, NAME_WIDTH)
@@ -228,7 +228,7 @@ def _bar(share: float) -> str:
     return ("█" * full + (_EIGHTHS[rest] if rest else "")).ljust(BAR_WIDTH)
 
 
-def _remarks(operators: Operators) -> list[str]:
+def _remarks(operators: OperatorTable) -> list[str]:
     totals = f"Self CPU time total: {format_time(operators.self_cpu_total)}"
     if operators.device is not None:
         totals += f", self {operators.device.upper()} time total: {format_time(operators.self_device_total)}"

@@ -61,4 +61,6 @@ class Metadata(msgspec.Struct, omit_defaults=True, kw_only=True, frozen=True):
     def rank(self) -> int | None:
         """Rank from the distributed information; None outside a distributed run."""
         rank = (self.distributed or {}).get("rank")
-        return rank if isinstance(rank, int) else None
+        if isinstance(rank, str) and rank.isascii() and rank.isdigit() and len(rank) < 10:
+            return int(rank)  # some write it as text
+        return rank if isinstance(rank, int) and not isinstance(rank, bool) else None

@@ -228,7 +228,7 @@ class Builder:
         negative, absurd, missing = slices & (length < 0), slices & (length > LONGEST_NS), np.zeros(len(phases), dtype=bool)
         for row in np.flatnonzero(slices & ~has_length).tolist():
             # A number that does not fit 64 bits of nanoseconds, or none.
-            text = bytes(durations[row])
+            text = bytes(durations[row]).strip(b'"')
             of_its_kind = negative if text[:1] == b"-" else absurd if text[:1].isdigit() else missing
             of_its_kind[row] = True
         odd = negative | absurd
@@ -419,6 +419,7 @@ def _coalesce(first: pl.Series, second: pl.Series) -> pl.Series:
 
 
 def _device_types(column: pl.Series) -> tuple[pl.Series, Bools]:
+    column = chrome_values.unquoted(column)
     return chrome_values.mapped(column, lambda text: DEVICE_NAMES.get(int(text)) if text.isdigit() and len(text) < 5 else None)
 
 

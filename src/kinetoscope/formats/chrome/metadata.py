@@ -80,9 +80,10 @@ def decode_members(members: Mapping[str, msgspec.Raw], issues: Issues) -> tuple[
         except msgspec.ValidationError:
             issues.found("unreadable metadata", place=f"member {OWN_MEMBER!r}")
     fields: dict[str, Any] = {}
-    base = values.get("baseTimeNanoseconds")
-    if isinstance(base, int) and not isinstance(base, bool) and -(2**62) < base < 2**62:
-        fields["base_time_ns"] = values.pop("baseTimeNanoseconds")
+    base = _integer(values.get("baseTimeNanoseconds"))
+    if base is not None and -(2**62) < base < 2**62:
+        fields["base_time_ns"] = base
+        del values["baseTimeNanoseconds"]
     for key, field, kind in _FIELDS:
         if isinstance(values.get(key), kind):
             fields[field] = values.pop(key)
@@ -109,7 +110,7 @@ def with_names(metadata: Metadata, events: Sequence[Event], ids: Ids) -> Metadat
         process, thread = ids.number(event.pid), ids.number(event.tid)
         values = {key: msgspec.json.decode(raw) for key, raw in (event.args or {}).items()}
         kind = event.name or ""
-        position = values.get("sort_index")
+        position = _integer(values.get("sort_index"))
         if kind == "process_name" and process is not None and isinstance(values.get("name"), str):
             processes.setdefault(process, {})["name"] = values["name"]
         elif kind == "process_labels" and process is not None and isinstance(values.get("labels"), str):
@@ -130,8 +131,15 @@ def with_names(metadata: Metadata, events: Sequence[Event], ids: Ids) -> Metadat
     )
 
 
-def _is_position(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and -(2**63) <= value < 2**63
+def _is_position(value: int | None) -> bool:
+    return value is not None and -(2**63) <= value < 2**63
+
+
+def _integer(value: Any) -> int | None:
+    """A whole number of JSON, or one that was written as text; None for all else."""
+    if isinstance(value, str) and value.isascii() and value.removeprefix("-").isdigit() and len(value) < 25:
+        return int(value)
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
 def encode_members(metadata: Metadata, derived_flows: bool) -> dict[str, Any]:

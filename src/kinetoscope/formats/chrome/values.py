@@ -17,6 +17,8 @@ Bools = npt.NDArray[np.bool_]
 # A character that valid JSON never holds, so joined values can be taken apart again.
 SEPARATOR = "\x1e"
 
+_NUMBER = r"^-?[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?$"
+
 _INT64 = range(-(2**63), 2**63)
 
 
@@ -49,18 +51,28 @@ def split(blob: bytes) -> pl.Series:
     return pl.Series([blob.decode()], dtype=pl.String).str.split(SEPARATOR).explode(empty_as_null=False)
 
 
+def unquoted(column: pl.Series) -> pl.Series:
+    """Numbers that some profilers write as JSON text (``"12.5"``), as the numbers; all else as it is."""
+    quoted = column.str.starts_with('"')
+    if not quoted.any():
+        return column
+    inner = column.str.strip_chars('"').str.strip_chars(" ")
+    is_number = quoted & inner.str.contains(_NUMBER)
+    return pl.select(pl.when(is_number).then(inner).otherwise(column)).to_series()
+
+
 def nanoseconds(values: Sequence[Any]) -> tuple[Ints, Bools]:
     """Microseconds, written as decimal numbers, as whole nanoseconds: exact, halves to the even number.
 
     Args:
-        values: raw JSON values; what is no number (missing, null, text) is not valid.
+        values: raw JSON values, numbers or numbers as text; what is none (missing, null, other text) is not valid.
 
     Returns:
         Nanoseconds (0 where not valid), and where a number within 64 bits stood.
     """
     if not values:
         return np.zeros(0, dtype=np.int64), np.zeros(0, dtype=bool)
-    column = texts(values)
+    column = unquoted(texts(values))
     # Digits before the point, and the first nine behind it: what is written otherwise goes the slow way below.
     parts = column.str.splitn(".", 2).struct.unnest()
     whole = parts["field_0"]
@@ -107,8 +119,8 @@ def _exact(text: str) -> int | None:
 
 
 def integers(column: pl.Series) -> tuple[pl.Series, Bools]:
-    """Texts as 64-bit integers, and which of them were none."""
-    numbers = column.cast(pl.Int64, strict=False)
+    """JSON values as 64-bit integers, and which of them were none; numbers as text are numbers."""
+    numbers = unquoted(column).cast(pl.Int64, strict=False)
     return numbers, numbers.is_null().to_numpy()
 
 

@@ -67,7 +67,7 @@ class Tracks:
         on_device = bool(row["on_device"])
         parent, pid = self._process(process, row["rank"] if by_rank else None, on_device)
         told = next((one for one in self.metadata.threads if (one.process, one.thread) == (process, thread)), None)
-        name = (told and told.name) or f"{'stream' if on_device else 'thread'} {self._shown(thread)}"
+        name = (told and told.name) or self._named("stream" if on_device else "thread", thread)
         fields = [protobuf.field(_NAME, name)]
         if pid is not None and isinstance(thread, int) and thread >= 0:
             descriptor = protobuf.field(1, pid) + protobuf.field(2, thread) + protobuf.field(5, name)
@@ -82,7 +82,7 @@ class Tracks:
         if key in self._numbers:
             return self._numbers[key], pid if ("pid", pid, rank) in self._numbers else None
         of_rank = "" if rank is None else f"rank {rank}: "
-        name = of_rank + ((told and told.name) or f"{'device' if on_device else 'process'} {self._shown(process)}")
+        name = of_rank + ((told and told.name) or self._named("device" if on_device else "process", process))
         label = (told and told.labels) or ""
         fields = [protobuf.field(_CHILD_ORDERING, _EXPLICIT)]
         if pid is not None and pid not in self._pids:
@@ -96,5 +96,7 @@ class Tracks:
         self._numbers[key] = self._described(fields, None, None if told is None else told.sort_index)
         return self._numbers[key], pid
 
-    def _shown(self, number: Any) -> str:
-        return self.metadata.text_ids.get(str(number), "of nobody" if number is None else str(number))
+    def _named(self, kind: str, number: Any) -> str:
+        if number is None:
+            return f"unknown {kind}"
+        return f"{kind} {self.metadata.text_ids.get(str(number), number)}"

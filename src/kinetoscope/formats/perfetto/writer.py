@@ -11,6 +11,7 @@ import zlib
 from collections import deque
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -345,7 +346,11 @@ def _numbers(args: str | None) -> list[tuple[str, float]]:
         return []
     if not isinstance(members, dict):
         return []
-    return [(key, float(value)) for key, value in members.items() if isinstance(value, int | float)]
+    found = []
+    for key, value in members.items():
+        with suppress(TypeError, ValueError, OverflowError):  # not a number, nor one as text
+            found.append((key, float(value)))
+    return found
 
 
 def _compressed(blocks: Iterable[bytes]) -> Iterator[bytes]:

@@ -78,8 +78,12 @@ class KinetoSession(torch_private.AutogradProfile):  # type: ignore[misc]
         torch_private.set_profiler_enabled()
         started = perf_counter_ns()
         try:
-            with without_kineto_notices():
+            # torch's allocator speaks up at the first block that it frees and did not see allocated: let it be this one.
+            forgotten = torch_private.some_memory() if self.profile_memory else None
+            with without_kineto_notices() as quiet:
                 torch_private.enable_profiler(config, self.kineto_activities)
+                if quiet:
+                    del forgotten
         except BaseException:
             torch_private.set_profiler_disabled()
             raise

@@ -1,51 +1,85 @@
-"""Keeping Kineto's notices off the program's stderr.
+"""Keeping notices of Kineto and torch off the program's stderr.
 
 Kineto (in torch 2.13) writes two lines that begin with ``USDT:`` at each start and stop, past Python and past its own
-log level, unless errors are silenced as well. While it starts or stops, stderr goes to a file; what is no such notice
-is written on right after.
+log level, unless errors are silenced as well. While it starts or stops, what is written to stderr goes through ``sed``, which
+leaves them out. A process of its own does that, so that the last words of a process that aborts meanwhile still arrive.
 """
 
 from __future__ import annotations
 
 import os
-import re
+import shutil
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from tempfile import TemporaryFile
 
-_NOTICE = re.compile(rb"^USDT:.*profiler_(start|stop)\n?$")
+FORGOTTEN_BLOCK = "Memory block of unknown size was allocated before the profiling started"
+"""What torch's allocator says of the first block, and then of every thousandth, that is freed and was there before."""
+
+_NOTICES = ("^USDT:.*profiler_(start|stop)$", FORGOTTEN_BLOCK)
 _STDERR = 2
+_PATIENCE_S = 1.0
 
 _lock = threading.Lock()
 
 
 @contextmanager
-def without_kineto_notices() -> Iterator[None]:
-    """Drop Kineto's notices from what the block writes to stderr; everything else passes, a moment later.
+def without_kineto_notices() -> Iterator[bool]:
+    """Drop the notices from what the block writes to stderr; everything else passes.
 
-    Does nothing where it could do harm: with other Python threads about, which might start a process that would
-    inherit the file; without a POSIX stderr; or with KINETOSCOPE_QUIET=0.
+    Yields whether they are dropped. They are not where it could do harm: with other Python threads about, which might start a
+    process that would inherit the way through ``sed``; without a POSIX stderr or ``sed``; or with KINETOSCOPE_QUIET=0.
     """
-    if os.name != "posix" or os.environ.get("KINETOSCOPE_QUIET") == "0" or _other_threads():
-        yield
+    sed = shutil.which("sed") if os.name == "posix" else None
+    if sed is None or os.environ.get("KINETOSCOPE_QUIET") == "0" or _other_threads():
+        yield False
         return
     with _lock:
         try:
             _flush()
-            held = TemporaryFile()  # noqa: SIM115 - closed below, after what it holds was passed on
-            original = os.dup(_STDERR)
-            os.dup2(held.fileno(), _STDERR)
+            original, filtering = _filter(sed)
         except OSError:
-            yield
+            yield False
             return
         try:
-            yield
+            yield True
         finally:
             os.dup2(original, _STDERR)
             os.close(original)
-            _pass_on(held)
+            _wait(filtering)
+
+
+def _filter(sed: str) -> tuple[int, int]:
+    """Put sed between stderr and where it leads; return where it leads and the process of sed."""
+    reading, writing = os.pipe()
+    original = os.dup(_STDERR)
+    program = [word for notice in _NOTICES for word in ("-e", f"/{notice}/d")]
+    try:
+        filtering = os.posix_spawn(
+            sed,
+            ["sed", "-E", *program],
+            # Of the program's environment nothing that could change what sed does or loads.
+            {"LC_ALL": "C"},
+            file_actions=[(os.POSIX_SPAWN_DUP2, reading, 0), (os.POSIX_SPAWN_DUP2, _STDERR, 1)],
+        )
+        os.dup2(writing, _STDERR)
+    except OSError:
+        os.close(original)
+        raise
+    finally:
+        os.close(reading)
+        os.close(writing)
+    return original, filtering
+
+
+def _wait(process: int) -> None:
+    """Wait until all has passed; not for ever, should a process that was started meanwhile still write to the pipe."""
+    deadline = time.monotonic() + _PATIENCE_S
+    with suppress(ChildProcessError):  # the program lets the system reap its children
+        while os.waitpid(process, os.WNOHANG)[0] == 0 and time.monotonic() < deadline:
+            time.sleep(0.0002)
 
 
 def _other_threads() -> bool:
@@ -59,14 +93,3 @@ def _flush() -> None:
     if sys.stderr is not None:
         with suppress(OSError, ValueError):
             sys.stderr.flush()
-
-
-def _pass_on(held: object) -> None:
-    with held as file:  # type: ignore[attr-defined]
-        file.seek(0)
-        rest = b"".join(line for line in file if not _NOTICE.match(line))
-        while rest:
-            try:
-                rest = rest[os.write(_STDERR, rest) :]
-            except OSError:
-                return
