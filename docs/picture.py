@@ -9,7 +9,8 @@ from pathlib import Path
 from rich.console import CONSOLE_SVG_FORMAT, Console
 
 from kinetoscope.launch.demo import train
-from kinetoscope.show import terminal
+from kinetoscope.show.operator_columns import OperatorTable
+from kinetoscope.show.operator_table import coloured
 
 PICTURE = Path(__file__).parent / "images" / "operators.svg"
 WIDTH = 120
@@ -23,7 +24,7 @@ def main() -> None:
     """Train, and draw the table of the operators."""
     prof, _ = train(20)
     rows = prof.key_averages().to_polars().sort("self_cpu_time_total", descending=True)
-    operators = terminal.OperatorTable(
+    operators = OperatorTable(
         rows=rows.head(ROWS),
         matching=ROWS,
         self_cpu_total=float(rows["self_cpu_time_total"].sum()),
@@ -32,7 +33,7 @@ def main() -> None:
         memory=True,
     )
     console = Console(record=True, width=WIDTH, file=io.StringIO(), force_terminal=True, color_system="truecolor")
-    console.print(terminal.coloured(operators, console))
+    console.print(coloured(operators, console))
     PICTURE.parent.mkdir(exist_ok=True)
     PICTURE.write_text(console.export_svg(title="kinetoscope demo", code_format=FORMAT), encoding="utf-8")
 

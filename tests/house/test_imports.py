@@ -36,7 +36,7 @@ def test_importing_kinetoscope_loads_next_to_nothing() -> None:
         ("kinetoscope.formats.registry", {"common", "formats"}),
         ("kinetoscope.formats.check", {"common", "trace", "formats"}),
         ("kinetoscope.show.averages", {"common", "trace", "analyze", "show"}),
-        ("kinetoscope.show.terminal", {"common", "trace", "analyze", "show"}),
+        ("kinetoscope.show.operator_table", {"common", "trace", "analyze", "show"}),
     ],
 )
 def test_a_layer_loads_nothing_of_those_above(module: str, allowed: set[str]) -> None:

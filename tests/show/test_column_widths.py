@@ -8,7 +8,8 @@ import polars as pl
 import pytest
 from rich.console import Console
 
-from kinetoscope.show.terminal import NAME_WIDTH, OperatorTable, coloured
+from kinetoscope.show.operator_columns import OperatorTable
+from kinetoscope.show.operator_table import NAME_WIDTH, coloured
 
 LONG = "aten::_scaled_dot_product_flash_attention_for_cpu_backward"
 
@@ -52,8 +53,8 @@ def test_no_number_and_no_header_is_cut(width: int) -> None:
 def test_a_name_is_whole_where_there_is_room_and_cut_only_where_there_is_not() -> None:
     assert LONG in drawn(240)[4]
     assert "…" in drawn(80)[4]
-    assert "not shown for want of width" not in " ".join(drawn(240))
-    assert "not shown for want of width: CPU total, CPU avg, CPU mem, Self CPU mem" in " ".join(drawn(80))
+    assert "columns hidden" not in " ".join(drawn(240))
+    assert "columns hidden: CPU total, CPU avg, CPU mem, Self CPU mem" in " ".join(drawn(80))
 
 
 def test_bars_begin_in_one_column() -> None:

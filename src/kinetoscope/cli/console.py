@@ -24,9 +24,19 @@ class CommandError(Exception):
         self.status = status
 
 
+PLAIN_WIDTH = 120
+"""Columns of text where no terminal and no variable says how many."""
+
+
 def console(stream: IO[str]) -> Console:
-    """A console that writes to the stream: with colours on a terminal, unless NO_COLOR is set, and plain elsewhere."""
-    return Console(file=stream, highlight=False, markup=False, emoji=False)
+    """A console that writes to the stream: with colours on a terminal, unless NO_COLOR is set, and plain elsewhere.
+
+    Its width is that of the terminal, or what the variable COLUMNS says, else :data:`PLAIN_WIDTH`.
+    """
+    shown = Console(file=stream, highlight=False, markup=False, emoji=False)
+    if not shown.is_terminal and not os.environ.get("COLUMNS", "").isdigit():
+        shown.width = PLAIN_WIDTH
+    return shown
 
 
 def say(text: str) -> None:

@@ -27,9 +27,9 @@ def doctor(as_json: Annotated[bool, typer.Option("--json", help="Print the facts
 
         sys.stdout.write(msgspec.json.format(msgspec.json.encode(facts)).decode() + "\n")
         return
-    from kinetoscope.show import terminal
+    from kinetoscope.show.facts import pairs
 
-    terminal.pairs(console(sys.stdout), lines(facts))
+    pairs(console(sys.stdout), lines(facts))
 
 
 def lines(facts: dict[str, Any]) -> list[tuple[str, str]]:

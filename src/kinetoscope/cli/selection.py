@@ -14,7 +14,7 @@ from kinetoscope.trace.vocabulary import ALL_STEPS, STEP_PATTERN
 
 if TYPE_CHECKING:
     from kinetoscope.analyze.averages import Averages
-    from kinetoscope.show.terminal import OperatorTable
+    from kinetoscope.show.operator_columns import OperatorTable
     from kinetoscope.trace.trace import Trace
 
 SORT_KEYS = (
@@ -97,7 +97,7 @@ def check(selection: Selection) -> None:
         pattern_of(selection.pattern)
 
 
-def select(trace: Trace, selection: Selection, percentiles: bool = False) -> OperatorTable:
+def select(trace: Trace, selection: Selection, percentiles: bool = False, full_names: bool = False) -> OperatorTable:
     """Group, filter, sort and cut the operators of a trace.
 
     Rows are kept by category if an event of that name, on the host or on a device as the row, has one of the
@@ -106,7 +106,7 @@ def select(trace: Trace, selection: Selection, percentiles: bool = False) -> Ope
     Raises:
         CommandError: a category is not in the trace; the message lists those there are.
     """
-    from kinetoscope.show.terminal import OperatorTable
+    from kinetoscope.show.operator_columns import OperatorTable
     from kinetoscope.show.text_table import columns_of
 
     check_categories(trace, selection.categories)
@@ -138,6 +138,7 @@ def select(trace: Trace, selection: Selection, percentiles: bool = False) -> Ope
         device=(averages.use_device or "device") if has_device else None,
         memory=averages.profile_memory,
         percentiles=percentiles,
+        full_names=full_names,
     )
 
 

@@ -13,7 +13,7 @@ from kinetoscope.cli.console import CommandError, console, progress, tolerate_an
 from kinetoscope.cli.reading import TraceArgument, read_trace
 
 if TYPE_CHECKING:
-    from kinetoscope.show.terminal import OperatorTable
+    from kinetoscope.show.operator_columns import OperatorTable
     from kinetoscope.trace.trace import Trace
 
 DEFAULT_LIMIT = 20
@@ -29,6 +29,9 @@ EXAMPLES = """[bold]Examples[/bold]
   kinetoscope summary train.parquet --category kernel --percentiles
 
   kinetoscope summary train.parquet --csv > operators.csv
+
+The table is as wide as the terminal, or as the variable COLUMNS says; in pipes and files 120 columns. Kernels are named by \
+their meaning, without parameters and template arguments; --full-names shows all, and so do --json and --csv.
 
 Without --json and --csv a table of the first 20 rows is printed; with them everything, unless --limit says otherwise. \
 Times there are microseconds, memory is bytes, names are those of torch.profiler's key_averages()."""
@@ -66,6 +69,9 @@ def summary(
     percentiles: Annotated[
         bool, typer.Option("--percentiles", help="Add min, p50, p95, p99 and max of the calls' durations.")
     ] = False,
+    full_names: Annotated[
+        bool, typer.Option("--full-names", help="Show every name whole and every column, however wide that is.")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print facts and rows as one JSON object.")] = False,
     as_csv: Annotated[bool, typer.Option("--csv", help="Print the rows as CSV.")] = False,
 ) -> None:
@@ -81,7 +87,7 @@ def summary(
     check(selection)
     read = read_trace(trace)
     with progress(f"adding up {trace}"):
-        operators = select(read, selection, percentiles)
+        operators = select(read, selection, percentiles, full_names)
     tolerate_any_name(sys.stdout)
     if as_json:
         sys.stdout.write(json_of(read, operators, trace))
@@ -93,18 +99,19 @@ def summary(
 
 def show(trace: Trace, operators: OperatorTable, path: Path | str, stream: Any = None) -> None:
     """Print facts and table for people: with colours to a terminal, plain elsewhere."""
-    from kinetoscope.show import terminal
+    from kinetoscope.show.facts import facts, pairs
+    from kinetoscope.show.operator_table import coloured, plain
 
     stream = stream or sys.stdout
     output = console(stream)
-    terminal.pairs(output, terminal.facts(trace, path))
+    pairs(output, facts(trace, path))
     stream.write("\n")
     if not len(operators.rows):
         stream.write("no operators\n")
     elif output.is_terminal:
-        output.print(terminal.coloured(operators, output))
+        output.print(coloured(operators, output))
     else:
-        stream.write(terminal.plain(operators))
+        stream.write(plain(operators, output.width))
 
 
 def json_of(trace: Trace, operators: OperatorTable, path: str | os.PathLike[str]) -> str:

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 
 from kinetoscope.record.torch_version import require_torch
-from kinetoscope.show import terminal
+from kinetoscope.show.operator_columns import OperatorTable
+from kinetoscope.show.operator_table import coloured, plain
 
 if TYPE_CHECKING:
     from kinetoscope.record.profiler import profile
@@ -67,6 +68,8 @@ def _check(output: Path, steps: int) -> None:
 
 def _run(output: Path, steps: int) -> None:
     console = Console(highlight=False, markup=False, emoji=False)
+    if not console.is_terminal and not os.environ.get("COLUMNS", "").isdigit():
+        console.width = _PLAIN_WIDTH
     console.print(f"Training a character-level transformer on Python's own source: {steps} steps, on the CPU", soft_wrap=True)
     prof, losses = train(steps)
     console.print(
@@ -119,7 +122,7 @@ def train(steps: int) -> tuple[profile, list[float]]:
 def _print_operators(console: Console, trace: Trace, column: str, limit: int) -> None:
     rows = trace.key_averages().to_polars()
     shown = rows.sort(column, descending=True, maintain_order=True).head(limit)
-    operators = terminal.OperatorTable(
+    operators = OperatorTable(
         rows=shown,
         matching=len(shown),
         self_cpu_total=float(rows["self_cpu_time_total"].sum()),
@@ -128,11 +131,12 @@ def _print_operators(console: Console, trace: Trace, column: str, limit: int) ->
         memory=True,
     )
     if console.is_terminal:
-        console.print(terminal.coloured(operators, console))
+        console.print(coloured(operators, console))
     else:
-        console.print(terminal.plain(operators), soft_wrap=True)
+        console.print(plain(operators, console.width), soft_wrap=True)
 
 
+_PLAIN_WIDTH = 120
 _QUERY = "select category, count(*) as events from events group by category"
 
 

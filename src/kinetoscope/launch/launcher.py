@@ -172,7 +172,9 @@ class _Recording:
 
         # Loaded now, as the end may come inside a signal handler or when the program has changed what can be imported.
         import kinetoscope.analyze.averages
-        import kinetoscope.show.terminal
+        import kinetoscope.show.averages
+        import kinetoscope.show.facts
+        import kinetoscope.show.operator_table
 
         options = self._plan.options
         self._devices_chosen = _devices_chosen()
