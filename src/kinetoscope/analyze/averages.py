@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import polars as pl
 
-from kinetoscope.analyze.operators import Floats, Ints, Operators
+from kinetoscope.analyze.operators import Operators
+from kinetoscope.analyze.raw_events import Floats, Ints
 from kinetoscope.analyze.raw_rows import flat_shapes, operators_of
 from kinetoscope.common.forked import require_polars
 from kinetoscope.trace.devices import DEVICE_NAMES

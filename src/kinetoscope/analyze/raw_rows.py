@@ -9,7 +9,9 @@ import msgspec
 import numpy as np
 import polars as pl
 
-from kinetoscope.analyze.operators import CPU, Ints, Operators, RawEvents, TextColumn, concatenate, operators
+from kinetoscope.analyze.operator_list import concatenate, operators
+from kinetoscope.analyze.operators import Operators
+from kinetoscope.analyze.raw_events import CPU, Ints, RawEvents, TextColumn
 from kinetoscope.trace import links
 from kinetoscope.trace.devices import DEVICE_NAMES, DEVICE_NUMBERS
 from kinetoscope.trace.vocabulary import ANNOTATION_CATEGORIES, FRAME_CATEGORIES, MEMORY_EVENTS
@@ -31,7 +33,7 @@ def operators_of(trace: Trace) -> Operators:
 
 
 def raw_events(events: pl.DataFrame) -> RawEvents:
-    """Rows of one rank in the form that :func:`kinetoscope.analyze.operators.operators` takes.
+    """Rows of one rank in the form that :func:`kinetoscope.analyze.operator_list.operators` takes.
 
     Taken are slices and memory events, not flows, counters and the viewer's frames.
     """

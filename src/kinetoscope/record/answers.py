@@ -15,7 +15,8 @@ import numpy as np
 import polars as pl
 
 import kinetoscope
-from kinetoscope.analyze.operators import Operators, concatenate, operators
+from kinetoscope.analyze.operator_list import concatenate, operators
+from kinetoscope.analyze.operators import Operators
 from kinetoscope.common.forked import require_polars
 from kinetoscope.record import torch_private
 from kinetoscope.record.engine import Recorded

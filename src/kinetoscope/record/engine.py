@@ -10,7 +10,7 @@ import os
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from kinetoscope.analyze.operators import RawEvents
+from kinetoscope.analyze.raw_events import RawEvents
 from kinetoscope.trace.metadata import Metadata
 from kinetoscope.trace.trace import Trace
 

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from kinetoscope.analyze.averages import Average, Groups, average, frame_of, group_operators
-from kinetoscope.analyze.operators import Operators, TextColumn
+from kinetoscope.analyze.operators import Operators
+from kinetoscope.analyze.raw_events import TextColumn
 from kinetoscope.analyze.raw_rows import flat_shapes
 from kinetoscope.formats.collapsed import write_collapsed
 from kinetoscope.record import torch_private
@@ -107,7 +108,7 @@ class EventSource:
     def kernels(self, place: int) -> list[Any]:
         """Kernels that the operator launched: name, device, duration in microseconds."""
         listed, raw = self.listed, self.listed.raw
-        rows = listed.kernel_rows[listed.kernel_offsets[place] : listed.kernel_offsets[place + 1]].tolist()
+        rows = listed.kernels.rows[listed.kernels.offsets[place] : listed.kernels.offsets[place + 1]].tolist()
         kernels = [
             self.kernel(
                 shown_name(torch_private.demangle(raw.names[raw.name[row]])),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -141,20 +141,20 @@ def build_table(
     order = list(_order(columns, sort_by))
     if not len(columns):
         return ""
-    layout = _Layout(columns, order, use_device, profile_memory, with_flops, max_src_column_width, max_name_column_width,
-                     max_shapes_column_width, time_unit)  # fmt: skip
+    limits = _Limits(max_name_column_width, max_src_column_width, max_shapes_column_width)
+    table = _Table(columns, order, use_device, profile_memory, with_flops, limits, time_unit)
     lines: list[str] = []
     if header is not None:
-        lines += ["=" * layout.line_width, header]
+        lines += ["=" * table.line_width, header]
     if top_level_events_only:
-        lines += ["=" * layout.line_width, "This report only display top-level ops statistics"]
-    lines += [layout.rule, layout.row(layout.headers), layout.rule]
+        lines += ["=" * table.line_width, "This report only display top-level ops statistics"]
+    lines += [table.rule, table.line([column.header for column in table.shown]), table.rule]
     shown = (row for row in order if not (top_level_events_only and columns.is_nested[row]))
     for position, row in enumerate(shown):
         if position == row_limit:
             break
-        lines += layout.event_lines(row)
-    lines += [layout.rule, *layout.totals()]
+        lines += table.event_lines(row)
+    lines += [table.rule, *table.totals()]
     return "\n".join(lines) + "\n"
 
 
@@ -199,8 +199,27 @@ def _limited(width: int, limit: int | None) -> int:
     return width if limit is None else min(width, limit)
 
 
-class _Layout:
-    """Which columns there are, how wide, and how a row is written."""
+@dataclass(frozen=True)
+class _Limits:
+    """Widths that texts are cut to; None for no limit."""
+
+    name: int | None
+    source: int | None
+    shapes: int | None
+
+
+@dataclass(frozen=True)
+class _Column:
+    """One column of the table: its header, its width, and what stands in it for a row."""
+
+    header: str
+    width: int
+    cell: Callable[[int], Any]
+    align: str = ">"
+
+
+class _Table:
+    """The columns that are shown, and how lines are made of them."""
 
     def __init__(
         self,
@@ -209,57 +228,19 @@ class _Layout:
         use_device: str | None,
         profile_memory: bool,
         with_flops: bool,
-        source_limit: int | None,
-        name_limit: int | None,
-        shapes_limit: int | None,
+        limits: _Limits,
         time_unit: str | None,
     ) -> None:
         self.columns = columns
+        self.limits = limits
         self.time_unit = time_unit
-        self.name_limit = name_limit
         self.has_device_time = any(time > 0 for time in columns.self_device_times)
         if self.has_device_time and not use_device:
             raise RuntimeError("There is device time in the events, but no device was profiled.")
         self.device = use_device.upper() if use_device else "None"
-        self.profile_memory = profile_memory
-        self.has_device_memory = bool(use_device) and any(size > 0 for size in columns.self_device_memory)
-        self.has_shapes = any(columns.has_shapes)
-        self.has_overloads = any(columns.overloads)
-        self.has_node_ids = any(node != -1 for node in columns.node_ids)
-        some_flops = [flops for flops in columns.flops if flops and flops > 0] if with_flops else []
-        self.flop_power = self._power(min(some_flops)) if some_flops else None
-
-        name_width = _limited(max(map(len, columns.keys)) + 4, name_limit)
-        self.shapes_width = _limited(max(map(len, columns.shapes)) + 4, shapes_limit)
-        widest_frame = max((len(frame) for stack in columns.stacks for frame in stack), default=-1)
         self.has_stacks = any(columns.stacks)
-        self.source_width = _limited(widest_frame + 4, source_limit)
-
-        self.headers = ["Name"]
-        widths = [name_width]
-        if self.has_overloads:
-            self.headers.append("Overload Name")
-            widths.append(name_width)
-        numbers = self._number_headers()
-        self.headers += numbers
-        widths += [_NUMBER_WIDTH] * len(numbers)
-        if self.has_shapes:
-            self.headers.append("Input Shapes")
-            widths.append(self.shapes_width)
-        # torch declares the width of the source column before that of FLOPs, but fills them in the other order.
-        alignments = [">"] * len(widths)
-        if self.has_stacks:
-            self.headers.append("Source Location")
-            widths.append(self.source_width)
-            alignments.append("<")
-        if self.flop_power is not None:
-            self.headers.append(f"Total {_FLOP_UNITS[self.flop_power]}")
-            widths.append(_NUMBER_WIDTH)
-            alignments.append(">")
-        gap = " " * _GAP
-        self._format = "".join(f"{{: {side}{width}}}{gap}" for side, width in zip(alignments, widths, strict=True))
-        self.rule = "".join("-" * width + gap for width in widths)
-        self.line_width = sum(widths) + _GAP * (len(widths) - 1)
+        widest_frame = max((len(frame) for stack in columns.stacks for frame in stack), default=-1)
+        self.source_width = _limited(widest_frame + 4, limits.source)
         # Floats are added in the order of the table, as torch does: another order may change the last digit.
         self.total_self_cpu: float = 0
         self.total_self_device: float = 0
@@ -267,37 +248,130 @@ class _Layout:
             self.total_self_cpu += columns.self_cpu_times[place]
             if columns.counts_as_device[place]:
                 self.total_self_device += columns.self_device_times[place]
+        self.shown = [
+            *self._texts(),
+            *self._host_times(),
+            *(self._device_times() if self.has_device_time else []),
+            *(self._memory(use_device) if profile_memory else []),
+            _Column("# of Calls", _NUMBER_WIDTH, lambda row: columns.counts[row]),
+            *self._node_ids(),
+            *self._shapes(),
+            *self._flops_and_stacks(with_flops),
+        ]
+        gap = " " * _GAP
+        self._format = "".join(f"{{: {column.align}{column.width}}}{gap}" for column in self.shown)
+        self.rule = "".join("-" * column.width + gap for column in self.shown)
+        self.line_width = sum(column.width for column in self.shown) + _GAP * (len(self.shown) - 1)
 
-    @staticmethod
-    def _power(smallest: int) -> int:
-        """Unit of the FLOPs column: the power of 1000 that fits the smallest value."""
-        return int(max(0.0, min(math.log10(smallest) / 3, float(len(_FLOP_UNITS) - 1))))
-
-    def _number_headers(self) -> list[str]:
-        headers = ["Self CPU %", "Self CPU", "CPU total %", "CPU total", "CPU time avg"]
-        if self.has_device_time:
-            headers += [f"Self {self.device}", f"Self {self.device} %", f"{self.device} total", f"{self.device} time avg"]
-        if self.profile_memory:
-            headers += ["CPU Mem", "Self CPU Mem"]
-            if self.has_device_memory:
-                headers += [f"{self.device} Mem", f"Self {self.device} Mem"]
-        headers.append("# of Calls")
-        if self.has_node_ids:
-            headers.append("Node ID")
-        return headers
-
-    def row(self, cells: Sequence[Any]) -> str:
+    def line(self, cells: Sequence[Any]) -> str:
         """One line of the table."""
         return self._format.format(*cells)
 
-    def time(self, microseconds: float) -> str:
-        """A time in the table's unit."""
+    def event_lines(self, row: int) -> list[str]:
+        """The line of an event, with one more for each further frame of its stack."""
+        lines = [self.line([column.cell(row) for column in self.shown])]
+        if self.has_stacks:
+            blank = [""] * (len(self.shown) - 1)
+            lines += [self.line([*blank, self._source(frame)]) for frame in self.columns.stacks[row][1:]]
+            lines.append(self.line([*blank, ""]))
+        return lines
+
+    def totals(self) -> list[str]:
+        """The lines below the table."""
+        lines = [f"Self CPU time total: {self._time(self.total_self_cpu)}"]
+        if self.has_device_time:
+            lines.append(f"Self {self.device} time total: {self._time(self.total_self_device)}")
+        return lines
+
+    # columns
+
+    def _texts(self) -> list[_Column]:
+        columns = self.columns
+        width = _limited(max(map(len, columns.keys)) + 4, self.limits.name)
+        texts = [_Column("Name", width, lambda row: self._name(columns.keys[row]))]
+        if any(columns.overloads):
+            texts.append(_Column("Overload Name", width, lambda row: self._name(columns.overloads[row] or "")))
+        return texts
+
+    def _host_times(self) -> list[_Column]:
+        columns = self.columns
+        return self._numbers(
+            ("Self CPU %", lambda row: format_share(columns.self_cpu_times[row], self.total_self_cpu)),
+            ("Self CPU", lambda row: self._time(columns.self_cpu_times[row])),
+            (
+                "CPU total %",
+                lambda row: 0 if columns.is_async[row] else format_share(columns.cpu_times[row], self.total_self_cpu),
+            ),
+            ("CPU total", lambda row: self._time(columns.cpu_times[row])),
+            ("CPU time avg", lambda row: self._time(_mean(columns.cpu_times[row], columns.counts[row]))),
+        )
+
+    def _device_times(self) -> list[_Column]:
+        columns, device = self.columns, self.device
+        return self._numbers(
+            (f"Self {device}", lambda row: self._time(columns.self_device_times[row])),
+            (f"Self {device} %", lambda row: format_share(columns.self_device_times[row], self.total_self_device)),
+            (f"{device} total", lambda row: self._time(columns.device_times[row])),
+            (f"{device} time avg", lambda row: self._time(_mean(columns.device_times[row], columns.counts[row]))),
+        )
+
+    def _memory(self, use_device: str | None) -> list[_Column]:
+        columns, device = self.columns, self.device
+        memory = self._numbers(
+            ("CPU Mem", lambda row: format_memory(columns.cpu_memory[row])),
+            ("Self CPU Mem", lambda row: format_memory(columns.self_cpu_memory[row])),
+        )
+        if use_device and any(size > 0 for size in columns.self_device_memory):
+            memory += self._numbers(
+                (f"{device} Mem", lambda row: format_memory(columns.device_memory[row])),
+                (f"Self {device} Mem", lambda row: format_memory(columns.self_device_memory[row])),
+            )
+        return memory
+
+    def _node_ids(self) -> list[_Column]:
+        nodes = self.columns.node_ids
+        return self._numbers(("Node ID", lambda row: nodes[row])) if any(node != -1 for node in nodes) else []
+
+    def _shapes(self) -> list[_Column]:
+        shapes = self.columns.shapes
+        width = _limited(max(map(len, shapes)) + 4, self.limits.shapes)
+        return [_Column("Input Shapes", width, lambda row: shapes[row][:width])] if any(self.columns.has_shapes) else []
+
+    def _flops_and_stacks(self, with_flops: bool) -> list[_Column]:
+        columns = self.columns
+        some = [flops for flops in columns.flops if flops and flops > 0] if with_flops else []
+        power = _flop_power(min(some)) if some else 0
+
+        def flops_of(row: int) -> str:
+            count = columns.flops[row] or 0
+            return f"{count * pow(10, power * -3.0):8.3f}" if count > 0 else "--"
+
+        def source_of(row: int) -> str:
+            return self._source(columns.stacks[row][0]) if columns.stacks[row] else ""
+
+        flops_header = f"Total {_FLOP_UNITS[power]}"
+        if not self.has_stacks:
+            return self._numbers((flops_header, flops_of)) if some else []
+        if not some:
+            return [_Column("Source Location", self.source_width, source_of, "<")]
+        # torch declares the source column before that of FLOPs, but fills them in the other order.
+        return [
+            _Column("Source Location", self.source_width, flops_of, "<"),
+            _Column(flops_header, _NUMBER_WIDTH, source_of),
+        ]
+
+    @staticmethod
+    def _numbers(*columns: tuple[str, Callable[[int], Any]]) -> list[_Column]:
+        return [_Column(header, _NUMBER_WIDTH, cell) for header, cell in columns]
+
+    # cells
+
+    def _time(self, microseconds: float) -> str:
         return format_time_in(microseconds, self.time_unit)
 
     def _name(self, name: str) -> str:
-        if self.name_limit is not None and len(name) >= self.name_limit - 3:
-            return name[: self.name_limit - 3] + "..."
-        return name
+        limit = self.limits.name
+        return name[: limit - 3] + "..." if limit is not None and len(name) >= limit - 3 else name
 
     def _source(self, frame: str) -> str:
         """The end of a source location that is too long: the file and line are there."""
@@ -306,52 +380,10 @@ class _Layout:
         end = frame[len(frame) - self.source_width :]
         return "..." + end[3:] if len(end) > 3 else end
 
-    def event_lines(self, row: int) -> list[str]:
-        """The line of an event, with one more for each further frame of its stack."""
-        columns = self.columns
-        count = columns.counts[row]
-        self_cpu, cpu = columns.self_cpu_times[row], columns.cpu_times[row]
-        cells: list[Any] = [self._name(columns.keys[row])]
-        if self.has_overloads:
-            cells.append(self._name(columns.overloads[row] or ""))
-        cells += [
-            format_share(self_cpu, self.total_self_cpu),
-            self.time(self_cpu),
-            0 if columns.is_async[row] else format_share(cpu, self.total_self_cpu),
-            self.time(cpu),
-            self.time(_mean(cpu, count)),
-        ]
-        if self.has_device_time:
-            self_device, device = columns.self_device_times[row], columns.device_times[row]
-            share = format_share(self_device, self.total_self_device)
-            cells += [self.time(self_device), share, self.time(device), self.time(_mean(device, count))]
-        if self.profile_memory:
-            cells += [format_memory(columns.cpu_memory[row]), format_memory(columns.self_cpu_memory[row])]
-            if self.has_device_memory:
-                cells += [format_memory(columns.device_memory[row]), format_memory(columns.self_device_memory[row])]
-        cells.append(count)
-        if self.has_node_ids:
-            cells.append(columns.node_ids[row])
-        if self.has_shapes:
-            cells.append(columns.shapes[row][: self.shapes_width])
-        if self.flop_power is not None:
-            flops = columns.flops[row] or 0
-            cells.append(f"{flops * pow(10, self.flop_power * -3.0):8.3f}" if flops > 0 else "--")
-        if not self.has_stacks:
-            return [self.row(cells)]
-        stack = columns.stacks[row]
-        lines = [self.row([*cells, self._source(stack[0]) if stack else ""])]
-        blank = [""] * (len(self.headers) - 1)
-        lines += [self.row([*blank, self._source(frame)]) for frame in stack[1:]]
-        lines.append(self.row([*blank, ""]))
-        return lines
 
-    def totals(self) -> list[str]:
-        """The lines below the table."""
-        lines = [f"Self CPU time total: {self.time(self.total_self_cpu)}"]
-        if self.has_device_time:
-            lines.append(f"Self {self.device} time total: {self.time(self.total_self_device)}")
-        return lines
+def _flop_power(smallest: int) -> int:
+    """Unit of the FLOPs column: the power of 1000 that fits the smallest value."""
+    return int(max(0.0, min(math.log10(smallest) / 3, float(len(_FLOP_UNITS) - 1))))
 
 
 def columns_of(rows: Sequence[Any]) -> TableColumns:

@@ -2,7 +2,7 @@
 
 Each attribute is read over all events in one ``map`` of the binding's own method: 0.1 to 0.3 microseconds a value, and
 no Python object an event is kept. Only the attributes that the recording's options can have filled are read. The native
-core will give the same :class:`~kinetoscope.analyze.operators.RawEvents` from C++.
+core will give the same :class:`~kinetoscope.analyze.raw_events.RawEvents` from C++.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from kinetoscope.analyze.operators import CPU, LATER_INTS, Ints, RawEvents, TextColumn
+from kinetoscope.analyze.raw_events import CPU, LATER_INTS, Ints, RawEvents, TextColumn
 from kinetoscope.common.collector import collector_paused
 from kinetoscope.record.options import RecordOptions
 from kinetoscope.trace.vocabulary import MEMORY_EVENTS
@@ -54,7 +54,7 @@ class Contents:
 def extract(result: Any, contents: Contents, timeout_s: float | None = None) -> tuple[RawEvents, int]:
     """Read the events of a Kineto result into columns.
 
-    Read at once is what every answer needs. The rest (:data:`kinetoscope.analyze.operators.LATER`) is read from the
+    Read at once is what every answer needs. The rest (:data:`kinetoscope.analyze.raw_events.LATER`) is read from the
     result when it is asked for.
 
     Args:

@@ -14,7 +14,7 @@ import msgspec
 import numpy as np
 import polars as pl
 
-from kinetoscope.analyze.operators import Ints, RawEvents, TextColumn
+from kinetoscope.analyze.raw_events import Ints, RawEvents, TextColumn
 from kinetoscope.formats.chrome.reader import parse_chrome
 from kinetoscope.formats.chrome.writer import write_chrome
 from kinetoscope.record.kineto.matching import match
@@ -24,7 +24,7 @@ from kinetoscope.trace.metadata import Metadata
 from kinetoscope.trace.trace import Trace
 
 NEEDS = ("own_id", "scope", "overloads", "script_stacks")
-"""Columns of :data:`kinetoscope.analyze.operators.LATER` that the repair reads."""
+"""Columns of :data:`kinetoscope.analyze.raw_events.LATER` that the repair reads."""
 
 _NEVER = -(2**62)
 

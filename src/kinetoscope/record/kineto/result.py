@@ -11,7 +11,8 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from kinetoscope.analyze.operators import Ints, RawEvents, operators
+from kinetoscope.analyze.operator_list import operators
+from kinetoscope.analyze.raw_events import Ints, RawEvents
 from kinetoscope.common.collector import collector_paused
 from kinetoscope.common.forked import in_fresh_interpreter, polars_is_dead
 from kinetoscope.common.user_warning import warn_user
