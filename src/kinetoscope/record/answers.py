@@ -20,7 +20,9 @@ from kinetoscope.analyze.operators import Operators
 from kinetoscope.common.forked import require_polars
 from kinetoscope.record import torch_private
 from kinetoscope.record.engine import Recorded
-from kinetoscope.record.event_list import EventList, EventSource, averages_of
+from kinetoscope.record.event_list import EventList, averages_of
+from kinetoscope.record.event_source import EventSource
+from kinetoscope.record.function_event import FunctionEvent
 from kinetoscope.record.options import RecordOptions
 from kinetoscope.trace.metadata import Metadata
 from kinetoscope.trace.trace import Trace
@@ -112,7 +114,7 @@ class Answers:
             number = int(np.searchsorted(starts, row, side="right")) - 1
             return self.windows[number].recorded.event(row - starts[number])
 
-        return EventSource(listed, event)
+        return EventSource(listed, event, FunctionEvent.at)
 
     @cached_property
     def events(self) -> EventList:

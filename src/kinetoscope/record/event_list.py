@@ -1,34 +1,25 @@
-"""torch's event lists, made from columns when somebody asks for them.
-
-The classes extend torch's own, so programs that test types, filter events and build an ``EventList`` of their own go on
-to work; but an event holds no values, only its place in the arrays, and a value is looked up when it is read.
-"""
+"""torch's event lists, answered from arrays where they are whole, and by torch's own code where a program changed them."""
 
 from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterator
-from functools import cached_property
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from kinetoscope.analyze.averages import Average, Groups, average, frame_of, group_operators
-from kinetoscope.analyze.operators import Operators
-from kinetoscope.analyze.raw_events import TextColumn
-from kinetoscope.analyze.raw_rows import flat_shapes
+from kinetoscope.analyze.averages import Groups, average, frame_of, group_operators
 from kinetoscope.formats.collapsed import write_collapsed
 from kinetoscope.record import torch_private
+from kinetoscope.record.event_source import EventSource
+from kinetoscope.record.function_event import FunctionEvent, FunctionEventAvg
 from kinetoscope.show.text_table import TableColumns, build_table, columns_of
-from kinetoscope.trace.vocabulary import shown_name
 
 if TYPE_CHECKING:
     import pandas as pd
     import polars as pl
 
-DeviceType = torch_private.DeviceType
-_NUMBER_TO_DEVICE = {int(kind.value): kind for kind in DeviceType.__members__.values()}
 # torch's newest lists leave Python calls out of averages unless asked; the installed release decides.
 LISTS_PYTHON_FUNCTIONS = torch_private.TORCH_VERSION < (2, 14)
 
@@ -39,302 +30,6 @@ STACK_METRICS = (
     "self_xpu_time_total",
     "self_privateuse1_time_total",
 )
-
-
-class EventSource:
-    """What the events of a list look their values up in."""
-
-    def __init__(self, listed: Operators, kineto_event: Callable[[int], Any]) -> None:
-        """Take the arrays, and a function from a raw row to torch's own event for what the arrays do not hold."""
-        self.listed = listed
-        self.kineto_event = kineto_event
-        self.events: dict[int, FunctionEvent] = {}
-        self._intervals = torch_private.Interval
-        self.kernel = torch_private.Kernel
-
-    @cached_property
-    def _flat_shapes(self) -> TextColumn | None:
-        shapes = self.listed.raw.shapes
-        return None if shapes is None else flat_shapes(shapes)
-
-    def event(self, place: int) -> FunctionEvent:
-        """The event at a place of the list; the same object each time."""
-        event = self.events.get(place)
-        if event is None:
-            event = self.events[place] = FunctionEvent.at(self, place)
-        return event
-
-    # One function an attribute. Each gets the event's place and answers what torch's constructor would have stored.
-
-    def _raw(self, place: int) -> int:
-        return int(self.listed.row[place])
-
-    def _kineto(self, place: int, method: str, missing: Any) -> Any:
-        if self.listed.is_memory[place]:
-            return missing
-        event = self.kineto_event(self._raw(place))
-        read = getattr(event, method, None)
-        return missing if read is None else read()
-
-    def input_shapes(self, place: int) -> Any:
-        """Sizes of the inputs; a list of tensors counts as []."""
-        if self.listed.is_memory[place] or self._flat_shapes is None:
-            return []
-        return json.loads(self._flat_shapes[self._raw(place)])
-
-    def structured_input_shapes(self, place: int) -> Any:
-        """Sizes of the inputs, lists of tensors spelled out."""
-        if self.listed.is_memory[place]:
-            return None
-        return json.loads(self.listed.raw.shapes[self._raw(place)]) if self.listed.raw.shapes is not None else []
-
-    def overload_name(self, place: int) -> str:
-        """Overload of the operator."""
-        overloads = self.listed.raw.overloads
-        return "" if overloads is None or self.listed.is_memory[place] else overloads[self._raw(place)]
-
-    def trace_name(self, place: int) -> str | None:
-        """Name without the wildcard of steps; None for memory, which torch's own JSON leaves out."""
-        if self.listed.is_memory[place]:
-            return None
-        raw = self.listed.raw
-        name = raw.names[raw.name[self._raw(place)]]
-        return torch_private.demangle(name)
-
-    def time_range(self, place: int) -> Any:
-        """Start and end, microseconds after the window's start."""
-        return self._intervals(float(self.listed.start_us[place]), float(self.listed.end_us[place]))
-
-    def kernels(self, place: int) -> list[Any]:
-        """Kernels that the operator launched: name, device, duration in microseconds."""
-        listed, raw = self.listed, self.listed.raw
-        rows = listed.kernels.rows[listed.kernels.offsets[place] : listed.kernels.offsets[place + 1]].tolist()
-        kernels = [
-            self.kernel(
-                shown_name(torch_private.demangle(raw.names[raw.name[row]])),
-                int(raw.device[row]),
-                float(raw.end_ns[row] / 1000 - raw.start_ns[row] / 1000),
-            )
-            for row in rows
-        ]
-        if listed.is_fallback[place]:
-            assert raw.fallback_device_us is not None
-            row = self._raw(place)
-            kernels.insert(0, self.kernel(self.trace_name(place), int(raw.device[row]), raw.fallback_device_us[row]))
-        return kernels
-
-    def cpu_children(self, place: int) -> list[FunctionEvent]:
-        """Events directly inside this one."""
-        offsets, children = self.listed.children
-        return [self.event(child) for child in children[offsets[place] : offsets[place + 1]].tolist()]
-
-    def cpu_parent(self, place: int) -> FunctionEvent | None:
-        """The event around this one."""
-        parent = int(self.listed.parent[place])
-        return self.event(parent) if parent >= 0 else None
-
-    def flops(self, place: int) -> int | None:
-        """Floating point operations; None for memory."""
-        return None if self.listed.is_memory[place] else int(self.listed.flops[place])
-
-    def event_metadata(self, place: int) -> Any:
-        """Kineto's metadata in torch's structure, where the recording was asked to expose it."""
-        extra = self._kineto(place, "extra_meta", None)
-        return torch_private.build_event_metadata(extra) if extra else None
-
-    def _raw_int(self, column: str, place: int, of_memory: int | None) -> int | None:
-        if self.listed.is_memory[place]:
-            return of_memory
-        return int(getattr(self.listed.raw, column)[self._raw(place)])
-
-
-def _of_kineto(method: str, missing: Any, of_memory: Any) -> Callable[[EventSource, int], Any]:
-    def look_up(source: EventSource, place: int) -> Any:
-        return of_memory if source.listed.is_memory[place] else source._kineto(place, method, missing)
-
-    return look_up
-
-
-_LOOK_UP: dict[str, Callable[[EventSource, int], Any]] = {
-    "id": lambda s, i: int(s.listed.id[i]),
-    "node_id": lambda s, i: -1,
-    "name": lambda s, i: s.listed.names[s.listed.name[i]],
-    "overload_name": EventSource.overload_name,
-    "trace_name": EventSource.trace_name,
-    "time_range": EventSource.time_range,
-    "thread": lambda s, i: int(s.listed.thread[i]) % 2**64,
-    "fwd_thread": lambda s, i: s._kineto(i, "fwd_thread_id", int(s.listed.thread[i]) % 2**64),
-    "kernels": EventSource.kernels,
-    "count": lambda s, i: 1,
-    "cpu_children": EventSource.cpu_children,
-    "cpu_parent": EventSource.cpu_parent,
-    "input_shapes": EventSource.input_shapes,
-    "concrete_inputs": _of_kineto("concrete_inputs", [], None),
-    "kwinputs": _of_kineto("kwinputs", {}, None),
-    "stack": lambda s, i: s.listed.stack(int(s.listed.stack_key[i])),
-    "scope": _of_kineto("scope", 0, 0),
-    "use_device": lambda s, i: s.listed.use_device,
-    "cpu_memory_usage": lambda s, i: int(s.listed.cpu_memory_usage[i]),
-    "device_memory_usage": lambda s, i: int(s.listed.device_memory_usage[i]),
-    "is_async": lambda s, i: bool(s.listed.is_async[i]),
-    "is_remote": lambda s, i: False,
-    "sequence_nr": _of_kineto("sequence_nr", -1, -1),
-    "device_type": lambda s, i: _NUMBER_TO_DEVICE[int(s.listed.device_type[i])],
-    "device_index": _of_kineto("device_index", 0, 0),
-    "device_resource_id": lambda s, i: s._kineto(i, "device_resource_id", int(s.listed.thread[i])),
-    "is_legacy": lambda s, i: bool(s.listed.is_fallback[i]),
-    "flops": EventSource.flops,
-    "is_user_annotation": lambda s, i: bool(s._raw_int("is_annotation", i, 0)),
-    "is_python_function": lambda s, i: bool(s._raw_int("is_python", i, 0)),
-    "activity_type": _of_kineto("activity_type", None, None),
-    "_metadata_json": _of_kineto("metadata_json", None, None),
-    "metadata": lambda s, i: s._kineto(i, "typed_metadata", None) or None,
-    "event_metadata": EventSource.event_metadata,
-    "flow_id": _of_kineto("flow_id", None, None),
-    "flow_type": _of_kineto("flow_type", None, None),
-    "flow_start": _of_kineto("flow_start", None, None),
-    "external_id": _of_kineto("external_id", 0, 0),
-    "linked_correlation_id": lambda s, i: s._raw_int("linked_id", i, 0),
-    "structured_input_shapes": EventSource.structured_input_shapes,
-    "structured_input_strides": _of_kineto("structured_input_strides", [], None),
-    "input_dtypes": _of_kineto("dtypes", [], None),
-    "python_id": _of_kineto("python_id", -1, -1),
-    "python_parent_id": _of_kineto("python_parent_id", -1, -1),
-    "python_module_id": _of_kineto("python_module_id", -1, -1),
-    "self_cpu_percent": lambda s, i: -1,
-    "total_cpu_percent": lambda s, i: -1,
-    "total_device_percent": lambda s, i: -1,
-}
-
-
-class FunctionEvent(torch_private.FunctionEvent):  # type: ignore[misc]
-    """One event: torch's FunctionEvent, its values looked up when they are read.
-
-    Times are microseconds after the window's start, memory is bytes. Setting an attribute keeps the value.
-    """
-
-    _source: EventSource
-    _place: int
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        """Make a free-standing event, as torch's constructor does."""
-        super().__init__(*args, **kwargs)
-
-    @classmethod
-    def at(cls, source: EventSource, place: int) -> FunctionEvent:
-        """The event at a place of a list."""
-        event = cls.__new__(cls)
-        event.__dict__["_source"] = source
-        event.__dict__["_place"] = place
-        return event
-
-    def __getattr__(self, name: str) -> Any:
-        # Reached only for what is not stored yet.
-        look_up = _LOOK_UP.get(name)
-        if look_up is None or "_source" not in self.__dict__:
-            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
-        value = self.__dict__[name] = look_up(self._source, self._place)
-        return value
-
-    def _from_arrays(self) -> bool:
-        # Once children were looked up the program may have changed them, and torch's own sums must see that.
-        return "_source" in self.__dict__ and self.__dict__.keys().isdisjoint(_DECIDES_SUMS)
-
-    @property
-    def self_cpu_time_total(self) -> float:
-        """Host time without the children's, microseconds; 0 for async and device events."""
-        if self._from_arrays():
-            return float(self._source.listed.self_cpu_time_total[self._place])
-        return float(super().self_cpu_time_total)
-
-    @property
-    def self_device_time_total(self) -> float:
-        """Time of the event's own kernels, microseconds."""
-        if self._from_arrays():
-            return float(self._source.listed.self_device_time_total[self._place])
-        return float(super().self_device_time_total)
-
-    @property
-    def device_time_total(self) -> float:
-        """Time of the kernels of the event and its children, microseconds."""
-        if self._from_arrays():
-            return float(self._source.listed.device_time_total[self._place])
-        return float(super().device_time_total)
-
-    @property
-    def self_cpu_memory_usage(self) -> int:
-        """Host bytes allocated less freed, without the children's."""
-        if self._from_arrays():
-            return int(self._source.listed.self_cpu_memory_usage[self._place])
-        return int(super().self_cpu_memory_usage)
-
-    @property
-    def self_device_memory_usage(self) -> int:
-        """Device bytes allocated less freed, without the children's."""
-        if self._from_arrays():
-            return int(self._source.listed.self_device_memory_usage[self._place])
-        return int(super().self_device_memory_usage)
-
-    def __reduce__(self) -> Any:
-        # A copy or pickle takes all values along and lets go of the list (children and parent would drag it in).
-        values = dict(self.__dict__)
-        values.pop("_source", None), values.pop("_place", None)
-        left_out: dict[str, Any] = {"cpu_children": [], "cpu_parent": None}
-        for name in _LOOK_UP:
-            values[name] = left_out[name] if name in left_out else getattr(self, name)
-        values["cpu_memory_usage"], values["device_memory_usage"] = self.cpu_memory_usage, self.device_memory_usage
-        return _rebuild, (type(self), values)
-
-
-_DECIDES_SUMS = {"cpu_children", "kernels", "is_async", "device_type", "time_range", "use_device", "cpu_memory_usage",
-                 "device_memory_usage"}  # fmt: skip
-
-
-def _rebuild(kind: type[FunctionEvent], values: dict[str, Any]) -> FunctionEvent:
-    event = kind.__new__(kind)
-    event.__dict__.update(values)
-    return event
-
-
-_OF_FIRST = ("scope", "cpu_children", "cpu_parent")
-
-
-class FunctionEventAvg(torch_private.FunctionEventAvg):  # type: ignore[misc]
-    """One row of averages: torch's, with percentiles of the durations (``p50``, ``p95``, ``p99``, ``min``, ``max``).
-
-    Times are microseconds, memory is bytes.
-    """
-
-    is_user_annotation: bool = False
-    p50: float = 0.0
-    p95: float = 0.0
-    p99: float = 0.0
-    min: float = 0.0
-    max: float = 0.0
-
-    @classmethod
-    def of(cls, row: Average, first: FunctionEvent, use_device: str | None) -> FunctionEventAvg:
-        """Make a row from its sums and the first event that it counts."""
-        made = cls()
-        made.__dict__.update(vars(row))
-        made.device_type = first.device_type
-        made.node_id = -1
-        made.is_remote = False
-        made.use_device = use_device
-        made.__dict__["_first"] = first
-        # torch keeps these of the first event; looked up when they are read.
-        for name in _OF_FIRST:
-            made.__dict__.pop(name, None)
-        return made
-
-    def __getattr__(self, name: str) -> Any:
-        if name in _OF_FIRST and "_first" in self.__dict__:
-            return getattr(self.__dict__["_first"], name)
-        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
-
-    def __reduce__(self) -> Any:
-        values = {name: value for name, value in self.__dict__.items() if name != "_first"}
-        return _rebuild, (type(self), {**values, "scope": self.scope, "cpu_children": None, "cpu_parent": None})
 
 
 def _rebuild_list(
@@ -449,10 +144,9 @@ class EventList(torch_private.EventList):  # type: ignore[misc]
             include_python_functions = LISTS_PYTHON_FUNCTIONS
         if self._source is None or not self._unchanged:
             events = self if include_python_functions else [event for event in self if not event.is_python_function]
-            stock = torch_private.EventList(
+            stock = torch_private.built_event_list(
                 events, use_device=self._use_device, profile_memory=self._profile_memory, with_flops=self._with_flops
             )
-            stock._tree_built = True
             options = {} if torch_private.TORCH_VERSION < (2, 14) else {"include_python_functions": True}
             averages = stock.key_averages(group_by_input_shapes, group_by_stack_n, group_by_overload_name, **options)
             return EventList(
@@ -569,11 +263,11 @@ def table_columns(source: EventSource) -> TableColumns:
     listed, raw = source.listed, source.listed.raw
     memory = listed.is_memory
     shapes = ["[]"] * len(listed)
-    if source._flat_shapes is not None:
-        codes = np.where(memory, -1, source._flat_shapes.codes[listed.row]).tolist()
-        shapes = ["[]" if code < 0 else source._flat_shapes.values[code] for code in codes]
+    if source.flat_shapes is not None:
+        codes = np.where(memory, -1, source.flat_shapes.codes[listed.row]).tolist()
+        shapes = ["[]" if code < 0 else source.flat_shapes.values[code] for code in codes]
     is_annotation = raw.is_annotation[listed.row] & ~memory
-    in_total = [int(DeviceType.__members__[name].value) for name in ("CUDA", "PrivateUse1", "MTIA", "XPU")]
+    in_total = [int(torch_private.DeviceType.__members__[name].value) for name in ("CUDA", "PrivateUse1", "MTIA", "XPU")]
     on_device = np.isin(listed.device_type, in_total) & ~is_annotation
     return TableColumns(
         keys=[listed.names[code] for code in listed.name.tolist()],

@@ -332,6 +332,16 @@ def cuda_graphs_need_cupti_kept() -> bool:
     return cuda is not None and torch_version.parse_version(cuda)[:2] < (12, 6)
 
 
+# lists of events
+
+
+def built_event_list(events: Iterable[Any], **options: Any) -> Any:
+    """Return torch's own list of events that know their parents and children already."""
+    made = EventList(events, **options)
+    made._tree_built = True
+    return made
+
+
 # memory
 
 
