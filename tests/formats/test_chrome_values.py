@@ -12,7 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kinetoscope.formats.chrome import values as chrome_values
-from kinetoscope.formats.chrome.columns import Ids, frames
+from kinetoscope.formats.chrome.columns import frames
+from kinetoscope.formats.chrome.ids import Ids
 from tests.trace.naive import nanoseconds
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from kinetoscope.formats.chrome import reader as chrome_reader
+from kinetoscope.formats.chrome import walk
 from kinetoscope.formats.chrome.reader import parse_chrome, read_chrome
 from kinetoscope.trace.errors import TraceError
 from kinetoscope.trace.trace import Trace
@@ -387,7 +387,7 @@ def test_two_gzips_in_one_file(tmp_path: Path) -> None:
 @pytest.fixture
 def small_pieces(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
     def use(size: int) -> None:
-        monkeypatch.setattr(chrome_reader, "PIECE_BYTES", size)
+        monkeypatch.setattr(walk, "PIECE_BYTES", size)
 
     return use
 
@@ -416,7 +416,7 @@ def test_faults_in_pieces(size: int, small_pieces: Callable[[int], None]) -> Non
 
 
 def test_an_event_that_never_ends_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(chrome_reader, "LARGEST_EVENT_BYTES", 1 << 16)
-    monkeypatch.setattr(chrome_reader, "PIECE_BYTES", 1 << 12)
+    monkeypatch.setattr(walk, "LARGEST_EVENT_BYTES", 1 << 16)
+    monkeypatch.setattr(walk, "PIECE_BYTES", 1 << 12)
     with pytest.raises(TraceError, match="no event ends within"):
-        chrome_reader._read(iter([b"["] + [b" " * 4096] * 100), "blank", chrome_reader.Issues())
+        walk.FileWalk(iter([b"["] + [b" " * 4096] * 100), "blank").read()

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 from polars.testing import assert_frame_equal
 
-from kinetoscope.formats.chrome import reader as chrome_reader
+from kinetoscope.formats.chrome import walk
 from kinetoscope.formats.chrome.reader import parse_chrome, read_chrome
 from kinetoscope.formats.chrome.writer import chrome_blocks
 from kinetoscope.trace.errors import TraceError
@@ -170,7 +170,7 @@ def test_mutated_text(group: int, monkeypatch: pytest.MonkeyPatch) -> None:
     for number in range(group, CASES, GROUPS):
         rng = random.Random(f"{SEED} {number}")
         text = mutated(rng, excerpt(rng.choice(names), rng.choice([1500, 8000, 30_000])))
-        monkeypatch.setattr(chrome_reader, "PIECE_BYTES", rng.choice([300, 5000, 1 << 21]))
+        monkeypatch.setattr(walk, "PIECE_BYTES", rng.choice([300, 5000, 1 << 21]))
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             try:

@@ -10,6 +10,7 @@ import msgspec
 import polars as pl
 
 from kinetoscope.common.atomic_path import atomic_path
+from kinetoscope.trace.links import LANE
 
 if TYPE_CHECKING:
     from kinetoscope.trace.metadata import Metadata
@@ -41,15 +42,19 @@ def speedscope(trace: Trace) -> dict[str, Any]:
     frames = names.unique(maintain_order=True)
     first = slices["start_ns"].min() if slices.height else 0
     ordered = slices.select(
+        "rank",
         "process",
         "thread",
         frame=names.replace_strict(frames, pl.int_range(frames.len(), eager=True), return_dtype=pl.Int64),
         start=pl.col("start_ns") - first,
         end=pl.col("start_ns") - first + pl.col("duration_ns"),
-    ).sort("process", "thread", "start", "end", descending=[False, False, False, True], maintain_order=True)
+    ).sort(*LANE, "start", "end", descending=[False, False, False, False, True], maintain_order=True)
     profiles: list[dict[str, Any]] = []
-    for (process, thread), rows in ordered.group_by(["process", "thread"], maintain_order=True):
+    several = ordered["rank"].n_unique() > 1
+    for (rank, process, thread), rows in ordered.group_by(LANE, maintain_order=True):
         name = _name(trace.metadata, process, thread)
+        if several:
+            name = f"{'unknown rank' if rank is None else f'rank {rank}'}: {name}"
         remaining: list[Slice] = list(zip(rows["frame"], rows["start"], rows["end"], strict=True))
         while remaining:
             nested, remaining = _nested(remaining)

@@ -7,7 +7,8 @@ from typing import Any
 
 import msgspec
 
-from kinetoscope.formats.chrome.columns import Event, Ids
+from kinetoscope.formats.chrome.events import Event
+from kinetoscope.formats.chrome.ids import Ids
 from kinetoscope.formats.chrome.names import OPTIONS, OWN_MEMBER
 from kinetoscope.trace.issues import Issues
 from kinetoscope.trace.metadata import Metadata, ProcessInfo, ThreadInfo
