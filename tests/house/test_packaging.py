@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import re
 import subprocess
 import sys
+import tarfile
 import zipfile
 from email.parser import Parser
 from pathlib import Path
@@ -15,19 +18,23 @@ import kinetoscope
 from .pages import ROOT
 
 
+def built(target: str, folder: Path) -> Path:
+    command = [sys.executable, "-m", "hatchling", "build", "--target", target, "--directory", str(folder)]
+    subprocess.run(command, cwd=ROOT, check=True, capture_output=True, timeout=120)
+    (found,) = folder.iterdir()
+    return found
+
+
+@pytest.fixture(scope="module")
+def sdist(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    pytest.importorskip("hatchling")
+    return built("sdist", tmp_path_factory.mktemp("sdist"))
+
+
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     pytest.importorskip("hatchling")
-    folder = tmp_path_factory.mktemp("wheel")
-    subprocess.run(
-        [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", str(folder)],
-        cwd=ROOT,
-        check=True,
-        capture_output=True,
-        timeout=120,
-    )
-    (built,) = folder.glob("*.whl")
-    return built
+    return built("wheel", tmp_path_factory.mktemp("wheel"))
 
 
 def metadata_of(wheel: Path) -> tuple[dict[str, list[str]], str]:
@@ -76,3 +83,73 @@ def test_the_supported_torch_is_the_same_in_code_and_metadata(wheel: Path) -> No
 def test_the_command_is_the_one_that_turns_errors_into_a_status(wheel: Path) -> None:
     _, points = metadata_of(wheel)
     assert "kinetoscope = kinetoscope.cli.main:main" in points
+
+
+def test_a_wheel_made_of_the_sdist_is_the_same(sdist: Path, wheel: Path, tmp_path: Path) -> None:
+    with tarfile.open(sdist) as archive:
+        archive.extractall(tmp_path, filter="data")
+    (source,) = tmp_path.iterdir()
+    assert {"LICENSE", "README.md", "SECURITY.md", "CHANGELOG.md", "pyproject.toml"} <= {path.name for path in source.iterdir()}
+    command = [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", str(tmp_path / "made")]
+    subprocess.run(command, cwd=source, check=True, capture_output=True, timeout=120)
+    (made,) = (tmp_path / "made").iterdir()
+
+    def content(path: Path) -> dict[str, int]:
+        with zipfile.ZipFile(path) as archive:
+            return {info.filename: info.CRC for info in archive.infolist()}
+
+    assert content(made) == content(wheel)
+
+
+@pytest.mark.parametrize("kind", ["wheel", "sdist"])
+def test_it_installs_and_works_in_an_empty_environment(kind: str, request: pytest.FixtureRequest, tmp_path: Path) -> None:
+    package: Path = request.getfixturevalue(kind)
+    subprocess.run([sys.executable, "-m", "venv", str(tmp_path / "empty")], check=True, timeout=120)
+    scripts = tmp_path / "empty" / ("Scripts" if os.name == "nt" else "bin")
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "COVERAGE"))}
+
+    def run(*command: str) -> subprocess.CompletedProcess[str]:
+        done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False, timeout=400)
+        assert done.returncode == 0, done.stderr
+        return done
+
+    run(str(scripts / "python"), "-m", "pip", "--disable-pip-version-check", "install", "--quiet", str(package))
+    kinetoscope_command = str(scripts / "kinetoscope")
+    assert run(kinetoscope_command, "--version").stdout == f"kinetoscope {kinetoscope.__version__}\n"
+    trace = ROOT / "tests" / "data" / "traces" / "nvidia_alexnet_cuda_sync.json.gz"
+    assert "aten::conv2d" in run(kinetoscope_command, "summary", str(trace), "--limit", "0").stdout
+    run(kinetoscope_command, "convert", str(trace), "out.parquet")
+    assert "torch is not installed" in run(kinetoscope_command, "doctor").stdout
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_the_shell_learns_the_commands(shell: str) -> None:
+    program = "import sys; from kinetoscope.cli.main import main; sys.exit(main(sys.argv[1:]))"
+    completing = {
+        "bash": {"COMP_WORDS": "kinetoscope sum", "COMP_CWORD": "1"},
+        "zsh": {"_TYPER_COMPLETE_ARGS": "kinetoscope sum"},
+        "fish": {"_TYPER_COMPLETE_ARGS": "kinetoscope sum", "_TYPER_COMPLETE_FISH_ACTION": "get-args"},
+    }[shell]
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        env={**os.environ, **completing, "_KINETOSCOPE_COMPLETE": f"complete_{shell}"},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert "summary" in done.stdout, done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_the_workflow_tests_what_the_package_promises() -> None:
+    workflow = (ROOT / ".github" / "workflows" / "ci.yml").read_text(encoding="utf-8")
+    project = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    for version in re.findall(r"Python :: (3\.\d+)", project):
+        assert f'"{version}"' in workflow
+    targets = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
+    called = re.findall(r"run: make ([^\n]*)", workflow)
+    assert called
+    for line in called:
+        words = re.sub(r"\S+=\S*\{\{.*?\}\}|\S+=\S+|--\S+", "", line).split()
+        assert words and set(words) <= targets, line

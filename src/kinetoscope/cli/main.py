@@ -29,7 +29,6 @@ app = typer.Typer(
     name=NAME,
     help="The profiler for PyTorch whose traces are tables.",
     epilog=EPILOG,
-    add_completion=False,
     no_args_is_help=True,
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
