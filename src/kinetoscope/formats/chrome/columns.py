@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import repeat
 from operator import attrgetter, eq, is_not
 from typing import Any
@@ -35,6 +35,10 @@ _main = attrgetter("cat", "name", "pid", "tid", "dur", "args", "id", "bp", "s")
 _phase = attrgetter("ph")
 
 
+Piece = dict[str, pl.Series]
+"""Columns of some rows by name, those that are null throughout left out; phases, names and categories as numbers of texts."""
+
+
 class Builder:
     """Collects the columns of pieces and joins them at the end."""
 
@@ -43,9 +47,21 @@ class Builder:
         self.ids = Ids()
         self.issues = Issues()
         self.metadata_events: list[Event] = []
-        self.pieces: list[dict[str, pl.Series]] = []
+        self.pieces: list[Piece] = []
         self._texts = {name: Numbering() for name in ("phase", "name", "category")}
         self._keys = Numbering()
+
+    @property
+    def texts(self) -> dict[str, list[str | None]]:
+        """The texts that the columns of phases, names and categories number, by column."""
+        return {column: list(numbering) for column, numbering in self._texts.items()}
+
+    def take(self, pieces: list[Piece], texts: Mapping[str, Sequence[str | None]]) -> None:
+        """Take pieces that were made elsewhere, whose texts have numbers of their own."""
+        here = {name: self._texts[name].codes(known, len(known)) for name, known in texts.items()}
+        for piece in pieces:
+            numbered = {name: pl.Series(here[name][piece[name].to_numpy()]) for name in texts}
+            self.pieces.append({**piece, **numbered})
 
     def add(self, events: list[Event]) -> None:
         """Take the events of one piece.
@@ -67,7 +83,7 @@ class Builder:
         self.metadata_events += metadata
         self.issues.take(issues)
 
-    def _piece(self, events: list[Event], issues: Issues) -> dict[str, pl.Series] | None:
+    def _piece(self, events: list[Event], issues: Issues) -> Piece | None:
         phases: list[Any] = list(map(_phase, events))
         if None in phases or "" in phases:
             events, phases = _with_phase(events, issues)

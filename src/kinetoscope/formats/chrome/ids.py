@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -40,6 +40,14 @@ class Ids:
         if None in distinct:
             return pl.Series(list(numbers), dtype=pl.Int64)
         return pl.Series(np.fromiter(numbers, dtype=np.int64, count=len(values)))
+
+    def take(self, text_ids: Mapping[str, str]) -> bool:
+        """Add the texts of ids that were numbered elsewhere; False, and nothing added, where a number means another text."""
+        if any(self._taken.get(int(number), text) != text for number, text in text_ids.items()):
+            return False
+        self._taken.update({int(number): text for number, text in text_ids.items()})
+        self.text_ids.update(text_ids)
+        return True
 
     def _new(self, value: Any) -> int:
         if isinstance(value, float) and value.is_integer():

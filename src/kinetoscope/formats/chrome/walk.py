@@ -11,6 +11,7 @@ import msgspec
 from kinetoscope.formats.chrome.columns import Builder
 from kinetoscope.formats.chrome.damaged import damaged_events
 from kinetoscope.formats.chrome.events import Event
+from kinetoscope.formats.chrome.parallel import CHUNK_BYTES, WORTH_BYTES, worker_count, workers
 from kinetoscope.formats.chrome.pieces import decoded, end_of_list, is_unfinished, last_cuts, likely_end, shown
 from kinetoscope.formats.chrome.repair import repair_object
 from kinetoscope.formats.sources import describe
@@ -20,7 +21,10 @@ from kinetoscope.trace.issues import Issues
 Raw = msgspec.Raw
 
 PIECE_BYTES = 2 << 20
-"""Text that is decoded at a time: enough to make columns cheaply, little enough to stay in memory caches."""
+"""Text that is decoded at a time, once some has been read: enough to make columns cheaply, little enough for memory caches."""
+
+FIRST_PIECE_BYTES = 1 << 18
+"""Text that is decoded first: a small file must not take memory for a large piece of it, ten times the text."""
 
 LARGEST_EVENT_BYTES = 1 << 29
 """No event is longer; what seems so is no trace."""
@@ -187,8 +191,12 @@ class FileWalk:
         Returns:
             What follows the list; None if it never ends.
         """
-        wanted = PIECE_BYTES
+        wanted = min(FIRST_PIECE_BYTES, PIECE_BYTES)
+        count = worker_count()
+        alone = 0
         while True:
+            if count and alone > WORTH_BYTES:
+                text, alone = self._in_parallel(text, count), 0
             text = self._more(text, wanted)
             if self.at_end:
                 end = self._last_piece(text, in_object)
@@ -202,13 +210,32 @@ class FileWalk:
                     raise TraceError(f"{self.name} holds no trace: no event ends within {len(text) >> 20} MiB")
                 wanted = 2 * len(text)
                 continue
-            wanted = PIECE_BYTES
             text = text[place:]
+            alone += place
+            wanted = min(PIECE_BYTES, max(FIRST_PIECE_BYTES, alone // 8))
         if end is None:
             # The list never ends.
             self.issues.found("truncated", place=lambda: f"after {shown(text[-60:].strip())}")
             return None
         return self._more(text[end:], 1 << 40)
+
+    def _in_parallel(self, text: bytes, count: int) -> bytes:
+        """Take events on several cores as long as all is as it should be; return the text from where it is not."""
+        with workers(count) as started:
+            while True:
+                text = self._more(text, CHUNK_BYTES)
+                cuts = [] if self.at_end else last_cuts(text)
+                if cuts:
+                    _, next_start = cuts[0]
+                    started.give(text[:next_start])
+                    text = text[next_start:]
+                for chunk_text, chunk in started.done(wait=not cuts):
+                    if chunk is None or not self.builder.ids.take(chunk.text_ids):
+                        return b"".join([chunk_text, *(waiting for waiting, _ in started.done(wait=True)), text])
+                    self.builder.take(chunk.pieces, chunk.texts)
+                    self.builder.metadata_events += chunk.metadata_events
+                if not cuts:
+                    return text
 
     def _piece(self, text: bytes, may_grow: bool) -> tuple[int | None, int]:
         """Take as many events as can be told apart in a text that goes on.
