@@ -61,8 +61,9 @@ def _kinetoscope(path: str) -> int:
 
 def _hta(path: str) -> int:
     from hta.common.trace_parser import parse_trace_dataframe
+    from hta.configs.parser_config import ParserConfig
 
-    return len(parse_trace_dataframe(path)[1])
+    return len(parse_trace_dataframe(path, ParserConfig.get_default_cfg())[1])
 
 
 def _text(path: str) -> bytes:
@@ -86,7 +87,7 @@ def _duckdb(path: str) -> int:
     import duckdb
 
     query = "select unnest(traceEvents) as event from read_json(?, maximum_object_size = 4000000000, sample_size = -1)"
-    return len(duckdb.execute(query, [path]).arrow().read_all())
+    return len(duckdb.execute(query, [path]).to_arrow_table())
 
 
 def _polars(path: str) -> int:
@@ -139,7 +140,7 @@ def measure(reader: str, path: str) -> dict[str, float]:
         while not ended.wait(0.005):
             peak = max(peak, memory_of(os.getpid()))
 
-    watcher = threading.Thread(target=watch)
+    watcher = threading.Thread(target=watch, daemon=True)
     watcher.start()
     begin = time.perf_counter()
     rows = read(reader, path)

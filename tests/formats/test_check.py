@@ -83,7 +83,7 @@ def test_remarks_counted_by_hand() -> None:
     ])  # fmt: skip
     assert by_kind(remarks(trace)) == {
         "slices that overlap without nesting": (1, "row 1, 'crosses outer' at 5.000 us"),
-        "slices that stand there twice": (1, "row 5, 'twin' at 40.000 us"),
+        "duplicate slices": (1, "row 5, 'twin' at 40.000 us"),
         "slices out of order": (1, "row 3, 'late' at 3.000 us"),
         "device slices without their launch": (1, "row 10, 'kernel' at 70.000 us"),
         "device slices before their launch": (1, "row 9, 'kernel' at 55.000 us"),

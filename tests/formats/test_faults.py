@@ -183,7 +183,7 @@ def test_values_that_are_no_events() -> None:
         ({"ts": 1e300}, {"events without a time": 1}, 1),
         ({"dur": None}, {"slices without a duration": 1}, 2),
         ({"dur": -5}, {"slices with a negative duration": 1}, 2),
-        ({"dur": 18446744073709551.615}, {"slices with an absurd duration": 1}, 2),
+        ({"dur": 18446744073709551.615}, {"slices with an implausible duration": 1}, 2),
         ({"ph": None, "dur": 0, "name": None}, {"events without a phase": 1}, 1),
         ({"ph": None}, {}, 2),
     ],

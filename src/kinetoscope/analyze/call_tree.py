@@ -211,7 +211,7 @@ def _merge(parent: Ints, name: Ints) -> Ints:
 
 
 def _taken(node: Ints, place: Ints) -> Ints:
-    """The nodes at some places; -1 for none."""
+    """The nodes at some positions; -1 for none."""
     return np.append(node, -1)[place]
 
 

@@ -27,7 +27,7 @@ def check(
     traces: Annotated[list[str], typer.Argument(metavar="TRACE...", help="Traces of any format, as for kinetoscope summary.")],
     as_json: Annotated[bool, typer.Option("--json", help="Print the findings of each file as a line of JSON.")] = False,
 ) -> int:
-    """Tell what is wrong with traces, in classes with counts and first places."""
+    """Tell what is wrong with traces, in classes with counts and first positions."""
     from kinetoscope.formats.check import check as check_file
     from kinetoscope.show.controls import without_controls
 

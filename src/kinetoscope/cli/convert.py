@@ -50,7 +50,7 @@ def convert(
     steps: Annotated[
         str | None,
         typer.Option(
-            metavar="STEPS", help="Only these steps of the program, with the device work that they launched: 3, 3-5, 1,4-6."
+            metavar="STEPS", help="Only these steps of the program, with the device activity that they launched: 3, 3-5, 1,4-6."
         ),
     ] = None,
     rank: Annotated[int | None, typer.Option(metavar="N", help="Only rows of this rank.")] = None,
@@ -83,6 +83,10 @@ def convert(
         raise CommandError(str(error)) from error
     if metric is not None:
         _check_metric(metric, out)
+    if registry.format_of(out)[0].name == "Parquet" and not (chosen or rank is not None or category or where or anonymize
+                                                               or anonymize_key is not None):  # fmt: skip
+        _whole(trace, out)
+        return
     read = read_trace(trace)
     names = [name.strip() for text in category or () for name in text.split(",") if name.strip()]
     _check_present(read, rank, names)
@@ -98,6 +102,20 @@ def convert(
     with progress(f"writing {out}"), errors_in_one_line(out):
         read.write(out, **({} if metric is None else {"metric": metric}))
     say(f"wrote {len(read):,} events to {out} ({os.path.getsize(out):,} bytes)")
+
+
+def _whole(trace: str, out: Path) -> None:
+    """Turn all of a trace into Parquet, in bounded memory."""
+    import warnings
+
+    from kinetoscope.formats import registry
+
+    with progress(f"converting {trace}"), errors_in_one_line(out), warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        rows = registry.to_parquet(trace, out)
+    for warning in caught:
+        say(str(warning.message))
+    say(f"wrote {rows:,} events to {out} ({os.path.getsize(out):,} bytes)")
 
 
 def _chosen_steps(text: str | None) -> list[tuple[int, int]] | None:

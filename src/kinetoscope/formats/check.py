@@ -1,6 +1,6 @@
 """What is wrong with a trace, in classes, and what reading made of it.
 
-Reading never needs this: it repairs and counts by itself. A check names the places and looks for what reading takes
+Reading never needs this: it repairs and counts by itself. A check names the positions and looks for what reading takes
 silently because it is no fault of the file, such as overlapping slices or kernels without their launch.
 """
 
@@ -35,7 +35,7 @@ _DONE: dict[str, str] = {
     "events without a time": "lost",
     "slices without a duration": "kept without one, out of every sum",
     "slices with a negative duration": "kept without one, out of every sum; the number stays in args",
-    "slices with an absurd duration": "kept without one, out of every sum; the number stays in args",
+    "slices with an implausible duration": "kept without one, out of every sum; the number stays in args",
     "begins without an end, ends without a begin": "kept as they are, no slice made of them",
     "further lists of events": "read one after the other",
     "text after the end": "not read",
@@ -48,7 +48,7 @@ _DONE: dict[str, str] = {
     "no events": "an empty table",
 }
 LOST = frozenset(kind for kind, done in _DONE.items() if done == "lost")
-"""Classes whose every place is an event that the table does not have."""
+"""Classes whose every case is an event that the table does not have."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ class Finding:
     kind: str
     count: int
     first: str
-    """The first place, as far as it is known."""
+    """Where the first one is, as far as it is known."""
     done: str
     """What reading made of it."""
 
@@ -114,7 +114,7 @@ def remarks(trace: Trace) -> list[Finding]:
     """What a table holds that may surprise an analysis.
 
     - slices that overlap another of their thread or stream without lying in it (they have no common sum);
-    - equal rows: same name, place, start and length;
+    - duplicate slices: same name, thread, start and length;
     - events that begin before the one above them in the same thread or stream;
     - device activity whose correlation id no runtime or driver call of its rank carries;
     - device activity that begins before its launch;
@@ -123,7 +123,7 @@ def remarks(trace: Trace) -> list[Finding]:
     slices = trace.events.filter(pl.col("duration_ns").is_not_null())
     found = [
         ("slices that overlap without nesting", "kept; neither lies in the other", _overlapping(slices)),
-        ("slices that stand there twice", "both kept", _repeated(slices)),
+        ("duplicate slices", "both kept", _repeated(slices)),
         ("slices out of order", "kept in the file's order; nesting goes by time", _unsorted(slices)),
         ("device slices without their launch", "kept", _without_launch(slices)),
         ("device slices before their launch", "kept", _before_launch(slices)),

@@ -21,6 +21,8 @@ class Format:
     """``module:function`` that makes a Trace of a :class:`~kinetoscope.formats.sources.Source`; None: it is only written."""
     writer: str | None = None
     """``module:function`` that takes a Trace, a path and the options below; None: it is only read."""
+    streamer: str | None = None
+    """``module:function`` that turns a source into Parquet in bounded memory; None: it is read whole."""
     magics: tuple[bytes, ...] = ()
     """What files of the format begin with; empty where text decides."""
     is_compressed: bool = False
@@ -38,6 +40,11 @@ class Format:
     def read(self) -> Callable[..., Any] | None:
         """The function that reads it."""
         return None if self.reader is None else _loaded(self.reader)
+
+    @property
+    def to_parquet(self) -> Callable[..., Any] | None:
+        """The function that turns it into Parquet in bounded memory."""
+        return None if self.streamer is None else _loaded(self.streamer)
 
     @property
     def write(self) -> Callable[..., Any] | None:

@@ -98,13 +98,13 @@ class Pieces:
     """A few pieces of bytes, one of which each row has."""
 
     def __init__(self, pieces: Sequence[bytes]) -> None:
-        """Take the pieces, which are meant by their place."""
+        """Take the pieces, which are referenced by their index."""
         self._sizes = np.array([len(piece) for piece in pieces], dtype=np.int64)
         self._starts = np.cumsum(self._sizes) - self._sizes
         self._data = np.frombuffer(b"".join(pieces), dtype=np.uint8)
 
     def chosen(self, codes: Ints, rows: Ints | None = None) -> Part:
-        """The piece of each row, by its place."""
+        """The piece of each row, by its index."""
         sizes = self._sizes[codes]
         return Part(rows, sizes, self._data[_indices(self._starts[codes], sizes)])
 

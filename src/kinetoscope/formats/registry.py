@@ -10,6 +10,7 @@ from kinetoscope.common.forked import require_polars
 from kinetoscope.formats.format import Format
 
 if TYPE_CHECKING:
+    from kinetoscope.formats.sources import Source
     from kinetoscope.trace.issues import Issues
     from kinetoscope.trace.trace import Trace
 
@@ -29,6 +30,7 @@ FORMATS: tuple[Format, ...] = (
         "Perfetto, TensorBoard, chrome://tracing, HTA",
         reader="kinetoscope.formats.chrome.reader:read_source",
         writer="kinetoscope.formats.chrome.writer:write_chrome",
+        streamer="kinetoscope.formats.chrome.streamed:convert_to_parquet",
         compresses_itself=(".gz",),
     ),
     Format(
@@ -94,11 +96,38 @@ def read(path: str | os.PathLike[str], issues: Issues | None = None) -> Trace:
 
     require_polars("Reading a trace")
     source = Source(os.fspath(path), issues)
-    format_ = next((one for one in FORMATS if one.recognises(source.start)), KINETO_JSON)
+    format_ = _format_of(source)
     if format_.read is None:
         raise TraceError(f"{source.name} holds no trace that can be read: it is {format_.name}, which is only written")
     trace: Trace = format_.read(source)
     return trace
+
+
+def to_parquet(path: str | os.PathLike[str], out: str | os.PathLike[str]) -> int:
+    """Turn a trace of any format that can be read into Parquet, in bounded memory where it is text.
+
+    Returns:
+        The number of events.
+
+    Raises:
+        FileNotFoundError, TraceError, ForkedProcessError: as from :func:`read`.
+        OSError: the file cannot be written.
+    """
+    from kinetoscope.formats.sources import Source
+
+    require_polars("Reading a trace")
+    source = Source(os.fspath(path))
+    convert = _format_of(source).to_parquet
+    if convert is not None:
+        return int(convert(source, out))
+    source.close()
+    trace = read(path)
+    write(trace, out)
+    return len(trace)
+
+
+def _format_of(source: Source) -> Format:
+    return next((one for one in FORMATS if one.recognises(source.start)), KINETO_JSON)
 
 
 def write(trace: Trace, path: str | os.PathLike[str], **options: Any) -> None:

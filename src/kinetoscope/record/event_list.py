@@ -70,7 +70,7 @@ class EventList(torch_private.EventList):  # type: ignore[misc]
         return copied
 
     def __reduce__(self) -> Any:
-        # The events take their values along; who is whose child is told by places in the list.
+        # The events take their values along; who is whose child is told by positions in the list.
         place = {id(event): number for number, event in enumerate(self)}
         families = []
         if self._source is not None:

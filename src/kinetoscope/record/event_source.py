@@ -41,13 +41,13 @@ class EventSource:
         return None if shapes is None else flat_shapes(shapes)
 
     def event(self, place: int) -> Any:
-        """The event at a place of the list; the same object each time."""
+        """The event at a position of the list; the same object each time."""
         event = self.events.get(place)
         if event is None:
             event = self.events[place] = self._make(self, place)
         return event
 
-    # One function an attribute. Each gets the event's place and answers what torch's constructor would have stored.
+    # One function an attribute. Each gets the event's position and answers what torch's constructor would have stored.
 
     def _raw(self, place: int) -> int:
         return int(self.listed.row[place])

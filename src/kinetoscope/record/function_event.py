@@ -28,7 +28,7 @@ class FunctionEvent(torch_private.FunctionEvent):  # type: ignore[misc]
 
     @classmethod
     def at(cls, source: EventSource, place: int) -> FunctionEvent:
-        """The event at a place of a list."""
+        """The event at a position of a list."""
         event = cls.__new__(cls)
         event.__dict__["_source"] = source
         event.__dict__["_place"] = place

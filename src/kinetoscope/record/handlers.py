@@ -48,7 +48,7 @@ def tensorboard_trace_handler(
 
 
 def _check_possible(folder: Path) -> None:
-    """Raise RuntimeError if the nearest existing place above the folder is a file or closed to us; create nothing."""
+    """Raise RuntimeError if the nearest existing path above the folder is a file or closed to us; create nothing."""
     nearest = folder.absolute()
     while not os.path.lexists(nearest) and nearest != nearest.parent:
         nearest = nearest.parent

@@ -54,7 +54,7 @@ def facts(trace: Trace, path: str | os.PathLike[str] | None = None) -> list[tupl
     if recorded:
         result.append(("recorded", ", ".join(recorded)))
     if trace.issues:
-        faults = ", ".join(f"{_count(count, 'place')} with {fault}" for fault, count in trace.issues.items())
+        faults = ", ".join(f"{count:,} {fault}" for fault, count in trace.issues.items())
         result.append(("faults", faults))
     return [(label, without_controls(text)) for label, text in result]
 

@@ -147,9 +147,9 @@ class _Hidden:
         """A call into a vendor's runtime, or something that its driver does."""
         return name if public.CALLS.fullmatch(name) or name in public.DRIVER_WORK else self("call", name)
 
-    def arrow(self, name: str) -> str:
-        """An arrow between two events."""
-        return name if name in public.CATEGORIES or name == "launch" else self("arrow", name)
+    def flow(self, name: str) -> str:
+        """A flow between two events."""
+        return name if name in public.CATEGORIES or name == "launch" else self("flow", name)
 
     # all else
 
@@ -188,7 +188,7 @@ def _names(events: pl.DataFrame, hidden: _Hidden) -> pl.Series:
     rules: dict[str, Rule] = {"cpu_op": hidden.operator, "cpu_instant_event": hidden.operator, "python_function": hidden.frame}
     rules |= dict.fromkeys(("kernel", "gpu_memcpy", "gpu_memset", "cuda_profiler_range"), hidden.kernel)
     rules |= {name: hidden.call for name in public.CATEGORIES if name.endswith(("_runtime", "_driver", "_sync", "overhead"))}
-    rules |= dict.fromkeys(("ac2g", "fwdbwd", "async_cpu_to_gpu", "fwd_bwd"), hidden.arrow)
+    rules |= dict.fromkeys(("ac2g", "fwdbwd", "async_cpu_to_gpu", "fwd_bwd"), hidden.flow)
     distinct = events.select("category", "name").unique()
     shown = [None if name is None else rules.get(category, hidden.annotation)(name) for category, name in distinct.iter_rows()]
     table = distinct.with_columns(shown=pl.Series(shown, dtype=pl.String))

@@ -1,4 +1,4 @@
-"""What reading found wrong with a file: classes of faults with their number and first place."""
+"""What reading found wrong with a file: classes of faults with their number and first position."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ class Issues(Counter[str]):
         super().__init__()
         self.first: dict[str, str] = {}
 
-    def found(self, kind: str, count: int = 1, place: str | Callable[[], str] = "") -> None:
-        """Count a fault. ``place`` is asked for only where it is the first of its kind."""
+    def found(self, kind: str, count: int = 1, where: str | Callable[[], str] = "") -> None:
+        """Count a fault. ``where`` is asked for only at the first of its kind."""
         if count <= 0:
             return
         self[kind] += count
         if kind not in self.first:
-            where = place if isinstance(place, str) else place()
-            if where:
-                self.first[kind] = where
+            first = where if isinstance(where, str) else where()
+            if first:
+                self.first[kind] = first
 
-    def take(self, others: Mapping[str, int], place: str | Callable[[], str] = "") -> None:
+    def take(self, others: Mapping[str, int], where: str | Callable[[], str] = "") -> None:
         """Count faults that were collected elsewhere."""
         first = others.first if isinstance(others, Issues) else {}
         for kind, count in others.items():
-            self.found(kind, count, first.get(kind, place))
+            self.found(kind, count, first.get(kind, where))

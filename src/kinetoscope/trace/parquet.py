@@ -22,7 +22,7 @@ TABLE_PREFIX = "kinetoscope.table."
 """What the keys of side tables begin with; the table's name follows, its value is a Parquet file in base64."""
 
 # Two thirds of a microsecond an event more than the default level, and a tenth smaller.
-_ZSTD_LEVEL = 9
+ZSTD_LEVEL = 9
 
 
 def write_parquet(
@@ -44,15 +44,21 @@ def write_parquet(
     Raises:
         OSError: the file cannot be written.
     """
+    footer = footer_of(metadata, tables)
+    with atomic_path(path) as partial:
+        events.write_parquet(partial, compression="zstd", compression_level=ZSTD_LEVEL, metadata=footer)
+
+
+def footer_of(metadata: Metadata, tables: Mapping[str, pl.DataFrame] | None = None) -> dict[str, str]:
+    """What the footer of a trace's file holds besides what Parquet puts there."""
     # The version is that of the file which is written, whatever file the metadata came from.
     text = msgspec.json.encode(msgspec.structs.replace(metadata, schema_version=schema.SCHEMA_VERSION)).decode()
     footer = {METADATA_KEY: text}
     for name, table in (tables or {}).items():
         content = io.BytesIO()
-        table.write_parquet(content, compression="zstd", compression_level=_ZSTD_LEVEL)
+        table.write_parquet(content, compression="zstd", compression_level=ZSTD_LEVEL)
         footer[TABLE_PREFIX + name] = b64encode(content.getvalue()).decode()
-    with atomic_path(path) as partial:
-        events.write_parquet(partial, compression="zstd", compression_level=_ZSTD_LEVEL, metadata=footer)
+    return footer
 
 
 def read_parquet(path: str | os.PathLike[str]) -> tuple[pl.DataFrame, Metadata, dict[str, pl.DataFrame]]:

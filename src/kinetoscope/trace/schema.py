@@ -28,7 +28,7 @@ class Column:
 COLUMNS: tuple[Column, ...] = (
     # what and when
     Column("id", pl.Int64, "what and when", "Row number, in the order in which the source gave the events."),
-    Column("phase", pl.String, "what and when", "Chrome's letter: X slice, i instant, C counter, s/t/f flow, b/n/e async."),
+    Column("phase", pl.String, "what and when", "Event phase: X slice, i instant, C counter, s/t/f flow, b/n/e async."),
     Column("name", pl.String, "what and when", "Operator, kernel, Python function, annotation or counter name."),
     Column("category", pl.String, "what and when", "Kineto's category: cpu_op, user_annotation, python_function, kernel, ..."),
     Column("start_ns", pl.Int64, "what and when", "Start, nanoseconds after `base_time_ns` of the metadata."),
@@ -45,9 +45,9 @@ COLUMNS: tuple[Column, ...] = (
     Column("parent", pl.Int64, "nesting", "`id` of the innermost slice that encloses this row on its thread or stream."),
     Column("depth", pl.Int32, "nesting", "Number of enclosing slices; 0 at the top."),
     # links
-    Column("correlation", pl.Int64, "links", "Joins a runtime call with the device work that it launched."),
+    Column("correlation", pl.Int64, "links", "Joins a runtime call with the device activity that it launched."),
     Column("external_id", pl.Int64, "links", "On operators their own number; elsewhere the operator that caused the row."),
-    Column("flow_id", pl.Int64, "links", "Joins the two ends of an arrow (phases s, t, f) or an async span (b, n, e)."),
+    Column("flow_id", pl.Int64, "links", "Joins the two ends of a flow (phases s, t, f) or an async span (b, n, e)."),
     Column("sequence_number", pl.Int64, "links", "Joins a forward operator with its backward node."),
     Column("forward_thread", pl.Int64, "links", "`record_thread` of the forward operator, on backward rows."),
     Column("record_function_id", pl.Int64, "links", "Node id in the execution trace of the same run."),

@@ -99,7 +99,7 @@ def _with_extras(text: str | None, extra: Extra) -> str:
     """Arguments with those that fit no column, and with the members of the event, last and in one order."""
     members: dict[str, Any] = {}
     if text and f'"{MEMBERS}":' in text:
-        # Written by us and read again: what has no place beside the arguments stands among them.
+        # Written by us and read again: what cannot stand beside the arguments stands among them.
         arguments = msgspec.json.decode(text, type=dict[str, Raw])
         earlier = arguments.pop(MEMBERS, None)
         if earlier is not None:

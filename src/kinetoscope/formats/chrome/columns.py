@@ -48,6 +48,10 @@ class Builder:
         self.issues = Issues()
         self.metadata_events: list[Event] = []
         self.pieces: list[Piece] = []
+        self.height = 0
+        """Rows in the pieces."""
+        self.earlier: list[pl.DataFrame] = []
+        """Rows that come before the pieces."""
         self._texts = {name: Numbering() for name in ("phase", "name", "category")}
         self._keys = Numbering()
 
@@ -62,6 +66,7 @@ class Builder:
         for piece in pieces:
             numbered = {name: pl.Series(here[name][piece[name].to_numpy()]) for name in texts}
             self.pieces.append({**piece, **numbered})
+            self.height += len(piece["start_ns"])
 
     def add(self, events: list[Event]) -> None:
         """Take the events of one piece.
@@ -80,6 +85,7 @@ class Builder:
             kept = self._piece(events, issues)
             if kept is not None:
                 self.pieces.append(kept)
+                self.height += len(kept["start_ns"])
         self.metadata_events += metadata
         self.issues.take(issues)
 
@@ -132,14 +138,18 @@ class Builder:
                    issues: Issues) -> pl.Series:  # fmt: skip
         length, has_length = chrome_values.nanoseconds(durations)
         slices = np.fromiter(map(eq, phases, repeat("X")), dtype=bool, count=len(phases))
-        negative, absurd, missing = slices & (length < 0), slices & (length > LONGEST_NS), np.zeros(len(phases), dtype=bool)
+        negative, implausible, missing = (
+            slices & (length < 0),
+            slices & (length > LONGEST_NS),
+            np.zeros(len(phases), dtype=bool),
+        )
         for row in np.flatnonzero(slices & ~has_length).tolist():
             # A number that does not fit 64 bits of nanoseconds, or none.
             text = bytes(durations[row]).strip(b'"')
-            of_its_kind = negative if text[:1] == b"-" else absurd if text[:1].isdigit() else missing
+            of_its_kind = negative if text[:1] == b"-" else implausible if text[:1].isdigit() else missing
             of_its_kind[row] = True
-        odd = negative | absurd
-        for kind, rows in (("a negative", negative), ("an absurd", absurd)):
+        odd = negative | implausible
+        for kind, rows in (("a negative", negative), ("an implausible", implausible)):
             issues.found(f"slices with {kind} duration", int(rows.sum()), self._place(events, rows))
         issues.found("slices without a duration", int(missing.sum()), self._place(events, missing))
         # What is no length stays readable in the arguments, and out of every sum.
@@ -236,8 +246,14 @@ class Builder:
         """All pieces as one table, with the columns of the schema; the pieces are given up."""
         heights = [len(piece["start_ns"]) for piece in self.pieces]
         columns = [self._column(name, dtype, heights).alias(name) for name, dtype in schema.SCHEMA.items()]
-        self.pieces = []
-        return pl.DataFrame(columns)
+        self.pieces, self.height = [], 0
+        frame = pl.DataFrame(columns)
+        if not self.earlier:
+            return frame
+        parts = [part.select(column for column in frame.columns if column in part.columns) for part in self.earlier]
+        self.earlier = []
+        joined = pl.concat([*parts, frame.select(parts[0].columns)])
+        return schema.conform(joined)
 
     def _column(self, name: str, dtype: type[pl.DataType], heights: list[int]) -> pl.Series:
         if name == "id":

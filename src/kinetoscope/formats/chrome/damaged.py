@@ -51,13 +51,13 @@ def damaged_events(text: str, is_last: bool, issues: Issues) -> Iterator[Found]:
         between = "," if was_lost else text[place:start].strip()
         if between not in ("", ",") or (between == "" and any_found):
             kind = "missing commas" if between == "" else "unreadable events"
-            issues.found(kind, place=f"before {text[start : start + 60]!r}")
+            issues.found(kind, where=f"before {text[start : start + 60]!r}")
         following = [*starts[number + 1 :][:1], len(text)][0]
         event, place = _first_readable(text, starts, number, issues, thorough=failures <= _MOST_FAILURES)
         was_lost = event is None
         if event is None:
             failures += 1
-            issues.found("unreadable events", place=repr(text[start : start + 60]))
+            issues.found("unreadable events", where=repr(text[start : start + 60]))
             if is_last and following == len(text):
                 # Cut off in the middle: the list's end was not reached.
                 yield Found(None, lost=True)

@@ -62,7 +62,7 @@ class OwnMember(msgspec.Struct, omit_defaults=True):
     covered: dict[str, Any] = {}
     """What the program added under names that the file needs itself."""
     derived_flows: bool = False
-    """The arrows in the file follow from the table and are no rows of it."""
+    """The flows in the file follow from the table and are no rows of it."""
 
 
 def decode_members(members: Mapping[str, msgspec.Raw], issues: Issues) -> tuple[Metadata, OwnMember]:
@@ -73,13 +73,13 @@ def decode_members(members: Mapping[str, msgspec.Raw], issues: Issues) -> tuple[
             values[key] = msgspec.json.decode(raw)
         except (msgspec.DecodeError, RecursionError):
             values[key] = bytes(raw).decode("utf-8", "replace")
-            issues.found("unreadable metadata", place=f"member {key!r}")
+            issues.found("unreadable metadata", where=f"member {key!r}")
     own = OwnMember()
     if isinstance(values.get(OWN_MEMBER), dict):
         try:
             own = msgspec.convert(values.pop(OWN_MEMBER), OwnMember)
         except msgspec.ValidationError:
-            issues.found("unreadable metadata", place=f"member {OWN_MEMBER!r}")
+            issues.found("unreadable metadata", where=f"member {OWN_MEMBER!r}")
     fields: dict[str, Any] = {}
     base = _integer(values.get("baseTimeNanoseconds"))
     if base is not None and -(2**62) < base < 2**62:

@@ -21,7 +21,7 @@ TODAYS_CATEGORIES: Mapping[str, str] = MappingProxyType(
         "async": "ac2g",
     }
 )
-"""Category of traces of torch 1.8 -> its name of today. ``async`` was the arrow from launch to kernel."""
+"""Category of traces of torch 1.8 -> its name of today. ``async`` was the flow from launch to kernel."""
 
 ORIGINAL_CATEGORY = "Original category"
 """Argument that keeps the old name."""
@@ -100,4 +100,4 @@ OPTIONS = ("with_stack", "profile_memory", "record_shapes", "with_modules", "wit
 """Top-level members that Kineto writes as 1 where the option was on."""
 
 OWN_MEMBER = "kinetoscope"
-"""Top-level member that carries what Kineto has no place for."""
+"""Top-level member that carries what Kineto has no member for."""

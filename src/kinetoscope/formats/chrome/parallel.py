@@ -31,8 +31,8 @@ from kinetoscope.formats.chrome.pieces import decoded, last_cuts
 CHUNK_BYTES = 4 << 20
 """Text that a worker gets at a time."""
 
-WORTH_BYTES = 24 << 20
-"""Text that is read without workers first: starting them takes as long as reading some of it."""
+WORTH_BYTES = 96 << 20
+"""Text that is read without workers first: starting one takes as long as reading some of it, and 100 MB of memory."""
 
 MOST_WORKERS = 8
 

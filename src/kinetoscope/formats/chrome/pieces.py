@@ -42,12 +42,12 @@ def decoded(data: bytes, issues: Issues) -> list[Event]:
             try:
                 events.append(from_members(_OBJECT.decode(raw)))
             except msgspec.ValidationError:
-                issues.found("values that are no events", place=shown(bytes(raw)))
+                issues.found("values that are no events", where=shown(bytes(raw)))
         return events
 
 
 def end_of_list(text: bytes, data: bytes, error: msgspec.DecodeError) -> int | None:
-    """The place after the bracket that ends the list, if decoding ``[`` + ``text`` failed because something follows it."""
+    """The position after the bracket that ends the list, if decoding ``[`` + ``text`` failed because something follows it."""
     match = _TRAILING.search(str(error))
     if match is None:
         return None
@@ -82,7 +82,7 @@ def last_cuts(text: bytes) -> list[tuple[int, int]]:
 
 
 def likely_end(text: bytes, in_object: bool) -> int | None:
-    """The place after the bracket that ends the list, if what follows it can be members or nothing."""
+    """The position after the bracket that ends the list, if what follows it can be members or nothing."""
     place = text.rfind(b"]")
     if place < 0:
         return None

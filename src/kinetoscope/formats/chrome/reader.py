@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
+from typing import TypeVar
 
 import msgspec
 import polars as pl
@@ -12,6 +13,7 @@ from kinetoscope.common.collector import collector_paused
 from kinetoscope.common.user_warning import warn_user
 from kinetoscope.formats import sources
 from kinetoscope.formats.chrome import metadata as chrome_metadata
+from kinetoscope.formats.chrome.metadata import OwnMember
 from kinetoscope.formats.chrome.walk import FileWalk
 from kinetoscope.formats.chrome.whole import device_type, finish, join_halves
 from kinetoscope.trace.issues import Issues
@@ -19,6 +21,8 @@ from kinetoscope.trace.links import step_numbers
 from kinetoscope.trace.metadata import Metadata
 from kinetoscope.trace.nesting import nested
 from kinetoscope.trace.trace import Trace
+
+Frame = TypeVar("Frame", pl.DataFrame, pl.LazyFrame)
 
 
 def read_source(source: sources.Source) -> Trace:
@@ -57,8 +61,7 @@ def parse_metadata(text: bytes, name: str) -> Metadata:
     """
     file = FileWalk(iter([text]), name)
     file.read()
-    metadata, _ = chrome_metadata.decode_members(file.members, file.issues)
-    return chrome_metadata.with_names(metadata, file.builder.metadata_events, file.builder.ids)
+    return described(file, file.issues)[0]
 
 
 def _read(blocks: Iterable[bytes], name: str, issues: Issues) -> Trace:
@@ -66,28 +69,42 @@ def _read(blocks: Iterable[bytes], name: str, issues: Issues) -> Trace:
         file = FileWalk(iter(blocks), name)
         file.read()
         issues.take(file.issues)
-        trace = _trace(file, issues)
-    if trace.issues:
-        listed = ", ".join(f"{count:,} {kind}" for kind, count in sorted(trace.issues.items()))
-        warn_user(f"{name}: read with faults: {listed}")
+        trace = trace_of(file, issues)
+    warn_of(issues, name)
     return trace
 
 
-def _trace(file: FileWalk, issues: Issues) -> Trace:
-    builder = file.builder
+def warn_of(issues: Issues, name: str) -> None:
+    """Tell of what was found wrong with a file, in one warning."""
+    if issues:
+        listed = ", ".join(f"{count:,} {kind}" for kind, count in sorted(issues.items()))
+        warn_user(f"{name}: read with faults: {listed}")
+
+
+def described(file: FileWalk, issues: Issues) -> tuple[Metadata, OwnMember]:
+    """The metadata of a file that was walked through, and what only a file of ours says."""
     metadata, own = chrome_metadata.decode_members(file.members, issues)
-    metadata = chrome_metadata.with_names(metadata, builder.metadata_events, builder.ids)
-    frame = builder.frame()
+    return chrome_metadata.with_names(metadata, file.builder.metadata_events, file.builder.ids), own
+
+
+def without_derived_flows(rows: Frame) -> Frame:
+    """The rows without the flows that a Kinetoscope wrote because they follow from the table."""
+    derived = pl.col("category").is_in(["ac2g", "fwdbwd"]).fill_null(False) & pl.col("phase").is_in(["s", "f"])
+    return rows.filter(~derived)
+
+
+def trace_of(file: FileWalk, issues: Issues) -> Trace:
+    """The trace of a file that was walked through."""
+    metadata, own = described(file, issues)
+    frame = file.builder.frame()
     if own.derived_flows:
-        derived = pl.col("category").is_in(["ac2g", "fwdbwd"]).fill_null(False) & pl.col("phase").is_in(["s", "f"])
-        frame = frame.filter(~derived)
-        frame = frame.with_columns(id=pl.int_range(pl.len(), dtype=pl.Int64))
+        frame = without_derived_flows(frame).with_columns(id=pl.int_range(pl.len(), dtype=pl.Int64))
     if frame["phase"].is_in(["B", "E"]).any():
         frame = join_halves(frame, issues)
     frame = finish(frame, device_type(frame, metadata.options.get("use_device")), metadata.rank)
     frame = nested(frame)
     steps = metadata.steps or step_numbers(frame["name"])
-    metadata = msgspec.structs.replace(metadata, text_ids=builder.ids.text_ids, steps=steps)
+    metadata = msgspec.structs.replace(metadata, text_ids=file.builder.ids.text_ids, steps=steps)
     if not frame.height:
         issues.found("no events")
     return Trace(frame, metadata, dict(issues))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import islice
 
 import msgspec
@@ -46,8 +46,15 @@ _LINE = re.compile(r'"(\w[\w .]{0,100})"\s*:\s*("(?:[^"\\\n]|\\.)*"|-?\d+(?:\.\d
 class FileWalk:
     """Walks through the text: the members before the events, the events in pieces, the members after them."""
 
-    def __init__(self, blocks: Iterator[bytes], name: str) -> None:
-        """Walk through blocks of text; ``name`` stands in messages."""
+    def __init__(self, blocks: Iterator[bytes], name: str, on_piece: Callable[[Builder], None] | None = None) -> None:
+        """Walk through blocks of text.
+
+        Args:
+            blocks: the text.
+            name: stands in messages.
+            on_piece: called after each piece, and may take away what the builder holds.
+        """
+        self.on_piece = on_piece
         self.blocks = blocks
         self.name = name
         self.builder = Builder()
@@ -83,7 +90,7 @@ class FileWalk:
         if start[:1] == b"[":
             rest = (self._events(start[1:], in_object=False) or b"").strip(_BLANK)
             if rest:
-                self.issues.found("text after the end", place=shown(rest))
+                self.issues.found("text after the end", where=shown(rest))
             if not self.builder.pieces and not self.builder.metadata_events and self.issues["values that are no events"]:
                 raise TraceError(f"{self.name} is a JSON list, but not of events: {shown(start)}")
         elif start[:1] == b"{":
@@ -116,7 +123,7 @@ class FileWalk:
             rest = None if after is None else self._after(after, may_list=further < _MOST_LISTS)
             if rest is None:
                 return
-            self.issues.found("further lists of events", place=shown(rest.strip()))
+            self.issues.found("further lists of events", where=shown(rest.strip()))
             text = rest
 
     def _no_events(self, text: bytes) -> None:
@@ -143,7 +150,7 @@ class FileWalk:
                 self.issues.take(repaired.changes, "the members of the file")
                 rest = readable[repaired.end :].strip(_BLANK.decode())
                 if rest:
-                    self.issues.found("text after the end", place=shown(rest.encode()))
+                    self.issues.found("text after the end", where=shown(rest.encode()))
                 return
             except (msgspec.DecodeError, RecursionError):
                 pass
@@ -156,7 +163,7 @@ class FileWalk:
                 self.members[match.group(1)] = Raw(msgspec.json.encode(msgspec.json.decode(match.group(2))))
             except msgspec.DecodeError:
                 continue
-        self.issues.found("unreadable metadata", place="the members of the file")
+        self.issues.found("unreadable metadata", where="the members of the file")
 
     def _utf8(self, text: bytes) -> str:
         readable = text.decode("utf-8", "replace")
@@ -171,7 +178,7 @@ class FileWalk:
             What follows the bracket of a further list of events, if there is one: decoding would keep only the last.
         """
         if not text.strip(_BLANK):
-            self.issues.found("truncated", place="after the events")
+            self.issues.found("truncated", where="after the events")
             return None
         body = b"{" + text.lstrip(b", \t\r\n")
         if body.strip(_BLANK) == b"{}":
@@ -212,10 +219,11 @@ class FileWalk:
                 continue
             text = text[place:]
             alone += place
+            self._tell()
             wanted = min(PIECE_BYTES, max(FIRST_PIECE_BYTES, alone // 8))
         if end is None:
             # The list never ends.
-            self.issues.found("truncated", place=lambda: f"after {shown(text[-60:].strip())}")
+            self.issues.found("truncated", where=lambda: f"after {shown(text[-60:].strip())}")
             return None
         return self._more(text[end:], 1 << 40)
 
@@ -234,14 +242,19 @@ class FileWalk:
                         return b"".join([chunk_text, *(waiting for waiting, _ in started.done(wait=True)), text])
                     self.builder.take(chunk.pieces, chunk.texts)
                     self.builder.metadata_events += chunk.metadata_events
+                    self._tell()
                 if not cuts:
                     return text
+
+    def _tell(self) -> None:
+        if self.on_piece is not None:
+            self.on_piece(self.builder)
 
     def _piece(self, text: bytes, may_grow: bool) -> tuple[int | None, int]:
         """Take as many events as can be told apart in a text that goes on.
 
         Returns:
-            The place after the end of the list, None if the list goes on; and the place of the first event not taken.
+            The position after the end of the list, None if the list goes on; and the position of the first event not taken.
         """
         cuts = last_cuts(text)
         for stop, next_start in cuts:
@@ -268,7 +281,7 @@ class FileWalk:
         """Take the events of a text that holds the end of the list, or of the file.
 
         Returns:
-            The place after the end of the list, None if it was not found.
+            The position after the end of the list, None if it was not found.
         """
         if end is None:
             end = likely_end(text, in_object)
@@ -300,7 +313,7 @@ class FileWalk:
 
 
 def _byte_place(text: bytes, readable: str, end: int) -> int:
-    """The place in the bytes of a place in the text, which may have replaced some of them."""
+    """The position in the bytes of a position in the text, which may have replaced some of them."""
     bracket = readable[:end].count("]")
     place = -1
     for _ in range(bracket):

@@ -44,7 +44,7 @@ _OBJECT = msgspec.json.Decoder(dict[str, Raw])
 def write_chrome(trace: Trace, path: str | os.PathLike[str]) -> None:
     """Write a trace as Kineto JSON, gzip-compressed if the name ends in ``.gz``; the file appears whole or not at all.
 
-    Rows are written in the table's order. A table without arrows gets those from launch to kernel and from forward to
+    Rows are written in the table's order. A table without flows gets those from launch to kernel and from forward to
     backward operator, which reading leaves out again.
 
     Raises:
@@ -136,7 +136,7 @@ def _clean(value: Any) -> Any:
 
 
 def _metadata_events(metadata: Metadata, first_ns: int) -> list[dict[str, Any]]:
-    """Names, labels and places of processes and threads as Chrome's metadata events."""
+    """Names, labels and positions of processes and threads as Chrome's metadata events."""
     time = Raw(f"{first_ns // 1000}.{first_ns % 1000:03}".encode() if first_ns >= 0 else b"0")
     texts = metadata.text_ids
 
@@ -187,7 +187,7 @@ class _Lines:
         return str(frame.select(line.str.join(",\n")).item())
 
     def _kind(self, frame: pl.DataFrame, filled: set[str], says_binding: pl.Expr) -> Iterator[pl.Expr]:
-        """Phase, number, name; what Kineto writes on every arrow's end and instant, unless the row says otherwise."""
+        """Phase, number, name; what Kineto writes on every flow's end and instant, unless the row says otherwise."""
         yield pl.lit('{"ph":')
         yield _quoted(frame["phase"].fill_null("X"))
         if "flow_id" in filled:
@@ -301,7 +301,7 @@ def _by_value(column: pl.Series, function: Callable[[str], str]) -> pl.Expr:
 
 
 def _microseconds(column: pl.Series) -> pl.Expr:
-    """Nanoseconds as microseconds with three places, exactly."""
+    """Nanoseconds as microseconds with three decimals, exactly."""
     size = column.abs()
     fraction = _THOUSANDTHS.gather(size % 1000)
     text = (size // 1000).cast(pl.String) + fraction

@@ -52,7 +52,7 @@ class Interned:
 
 
 class Annotations:
-    """What events say beside their name, category, time and place."""
+    """What events say beside their name, category, time and track."""
 
     def __init__(self, events: pl.DataFrame) -> None:
         """Take the events of a trace."""

@@ -1,4 +1,4 @@
-"""Perfetto's own format: a track for each thread and stream, slices with their arguments, arrows and counters.
+"""Perfetto's own format: a track for each thread and stream, slices with their arguments, flows and counters.
 
 The fields are those of perfetto's ``trace_packet.proto`` and ``track_event.proto``. All packets are of one sequence, in the
 order of their times, which are written as differences (an incremental clock): small numbers, that compress well.
@@ -72,7 +72,7 @@ def perfetto_blocks(trace: Trace) -> Iterator[bytes]:
     base = trace.metadata.base_time_ns
     placed = (events["start_ns"] >= -base).fill_null(False)
     if not placed.all():
-        warn_user(f"{events.height - int(placed.sum()):,} events have no place in time and are left out")
+        warn_user(f"{events.height - int(placed.sum()):,} events have no time, or one before the epoch, and are left out")
         events = events.filter(placed)
     yield from _Writer(events, trace).blocks()
 
@@ -124,7 +124,7 @@ class _Writer:
         self.lane_track = self.tracks.of_lanes(lanes)
 
     def _parents(self) -> Ints:
-        """The place of each slice's parent among the slices, -1 at the top."""
+        """The index of each slice's parent among the slices, -1 at the top."""
         rows, ids = self.slices, self.events["id"].fill_null(-1).to_numpy()
         start, end = self.start[rows], self.start[rows] + self.duration[rows]
         if not self.events["depth"].gather(rows).null_count() and np.array_equal(ids[rows], rows):
@@ -251,7 +251,7 @@ class _Writer:
         return _Items(self.start[rows], ones, _LAST + rows, ones * _COUNT, track, rows, values)
 
     def _bind_flows(self, points: Ints) -> Ints:
-        """Give arrows to the innermost slices that their ends lie in; return the ends that lie in none."""
+        """Give flows to the innermost slices that their ends lie in; return the ends that lie in none."""
         if not len(points):
             return points
         slices = self.slices
@@ -314,7 +314,7 @@ class _Writer:
 
 
 _LAST = 1 << 48
-"""Added to the place of what comes after the slices that begin at the same time."""
+"""Added to the position of what comes after the slices that begin at the same time."""
 
 
 def _merged(items: list[_Items]) -> _Items:

@@ -102,7 +102,7 @@ def _either_convolution(arguments: Arguments, transposed: bool) -> int:
         shape = [1, *shape]  # no batch
     if len(shape) != len(weight) or len(shape) < 3:
         raise ValueError(f"no convolution of {shape} with {weight}")
-    # The kernel is laid on every place of the output; transposed, on every place of the input.
+    # The kernel is laid on every position of the output; transposed, on every position of the input.
     places = shape[2:] if transposed else _output_size(arguments, shape[2:], weight[2:])
     return int(2 * shape[0] * prod(places) * prod(weight))
 
