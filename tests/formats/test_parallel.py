@@ -23,8 +23,8 @@ from tests.shared_traces import NAMES, TRACES
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
     """Workers begin after a few events, with small chunks."""
     monkeypatch.setattr(walk, "WORTH_BYTES", 1 << 12)
-    monkeypatch.setattr(walk, "CHUNK_BYTES", 1 << 17)
-    monkeypatch.setattr(walk, "PIECE_BYTES", 1 << 13)
+    monkeypatch.setattr(walk, "CHUNK_BYTES", 1 << 18)
+    monkeypatch.setattr(walk, "PIECE_BYTES", 1 << 17)
     monkeypatch.setenv("KINETOSCOPE_WORKERS", "2")
 
 

@@ -18,9 +18,9 @@ from tests.shared_traces import NAMES, TRACES
 
 @pytest.fixture
 def in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Parts of a few hundred rows."""
-    monkeypatch.setattr(streamed, "ROWS_IN_MEMORY", 300)
-    monkeypatch.setattr(walk, "PIECE_BYTES", 1 << 14)
+    """Parts of a few thousand rows."""
+    monkeypatch.setattr(streamed, "ROWS_IN_MEMORY", 3000)
+    monkeypatch.setattr(walk, "PIECE_BYTES", 1 << 18)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -54,10 +54,10 @@ def test_slices_of_two_halves_are_joined(in_parts: None, tmp_path: Path) -> None
 
 
 def test_faults_are_told_and_nothing_is_left_of_a_failure(in_parts: None, tmp_path: Path) -> None:
-    events = [{"ph": "X", "name": "a", "pid": 1, "tid": 1, "ts": number, "dur": 1 if number else -1} for number in range(3000)]
+    events = [{"ph": "X", "name": "a", "pid": 1, "tid": 1, "ts": number, "dur": 1 if number else -1} for number in range(9000)]
     (tmp_path / "t.json").write_text(json.dumps(events))
     with pytest.warns(UserWarning, match=r"t\.json: read with faults: 1 slices with a negative duration"):
-        assert registry.to_parquet(tmp_path / "t.json", tmp_path / "t.parquet") == 3000
+        assert registry.to_parquet(tmp_path / "t.json", tmp_path / "t.parquet") == 9000
     (tmp_path / "no.json").write_text('{"eggs": 6}')
     with pytest.raises(kinetoscope.TraceError, match="eggs"):
         registry.to_parquet(tmp_path / "no.json", tmp_path / "other.parquet")
@@ -76,5 +76,5 @@ def test_no_more_rows_than_said_are_in_memory(in_parts: None, tmp_path: Path, mo
     rows = registry.to_parquet(TRACES / "nvidia_nccl_2ranks_rank0.json.gz", tmp_path / "t.parquet")
     assert rows > 40_000
     # As many as may be, and one piece more.
-    assert 300 <= max(heights) < 300 + 1000
+    assert 3000 <= max(heights) < 3000 + 1500
     assert heights.count(max(heights)) < len(heights)

@@ -60,6 +60,7 @@ class FileWalk:
         self.builder = Builder()
         self.members: dict[str, Raw] = {}
         self.at_end = False
+        self._block, self._used = b"", 0
 
     @property
     def issues(self) -> Issues:
@@ -71,12 +72,16 @@ class FileWalk:
         parts = [text]
         size = len(text)
         while size < wanted:
-            block = next(self.blocks, None)
-            if block is None:
-                self.at_end = True
-                break
-            parts.append(block)
-            size += len(block)
+            if self._used == len(self._block):
+                self._block, self._used = next(self.blocks, b""), 0
+                if not self._block:
+                    self.at_end = True
+                    break
+            # A block may be much more than is wanted, even the whole text.
+            part = self._block[self._used : self._used + wanted - size]
+            self._used += len(part)
+            parts.append(part)
+            size += len(part)
         return b"".join(parts) if len(parts) > 1 else text
 
     def read(self) -> None:
