@@ -6,10 +6,12 @@ import gzip
 import json
 import warnings
 from collections.abc import Callable
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 import pytest
+from polars.testing import assert_frame_equal
 
 from kinetoscope.formats.chrome import walk
 from kinetoscope.formats.chrome.reader import parse_chrome, read_chrome
@@ -420,3 +422,36 @@ def test_an_event_that_never_ends_is_refused(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(walk, "PIECE_BYTES", 1 << 12)
     with pytest.raises(TraceError, match="no event ends within"):
         walk.FileWalk(iter([b"["] + [b" " * 4096] * 100), "blank").read()
+
+
+def as_text(value: Any, keys: tuple[str, ...] = ()) -> Any:
+    """A JSON value whose numbers are written as text."""
+    if isinstance(value, dict):
+        return {key: as_text(one, (*keys, key)) for key, one in value.items()}
+    if isinstance(value, bool) or not isinstance(value, int | Decimal):
+        return value
+    return str(value)
+
+
+@pytest.mark.parametrize(
+    "name", ["simple_add_kineto.json.gz", "amd_mi250_toy_train.json.gz", "nvidia_alexnet_cuda_sync.json.gz"]
+)
+def test_numbers_written_as_text_are_numbers(name: str) -> None:
+    text = gzip.decompress((TRACES / f"{name}.json.gz").read_bytes())
+    data = json.loads(text, parse_float=Decimal)
+    data["traceEvents"] = [as_text(event) for event in data["traceEvents"]]
+    expected, got = quietly(text), quietly(json.dumps(data))
+    assert got.issues == expected.issues
+    # In args stands what has no column, as it was written.
+    assert_frame_equal(got.events.drop("args"), expected.events.drop("args"))
+    assert got.metadata.processes == expected.metadata.processes
+    assert got.metadata.threads == expected.metadata.threads
+
+
+def test_a_bare_list_with_times_as_text() -> None:
+    events = [
+        {"name": "AscendCL@aclnnMul", "pid": 8, "tid": 3, "ts": "1699529623106750.2", "dur": "3.12", "ph": "X", "args": {}}
+    ]
+    trace = quietly(json.dumps(events * 2))
+    assert trace.issues == {}
+    assert trace.events.select("start_ns", "duration_ns").rows() == [(1699529623106750200, 3120)] * 2

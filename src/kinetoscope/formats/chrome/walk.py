@@ -23,7 +23,7 @@ Raw = msgspec.Raw
 PIECE_BYTES = 2 << 20
 """Text that is decoded at a time, once some has been read: enough to make columns cheaply, little enough for memory caches."""
 
-FIRST_PIECE_BYTES = 1 << 18
+FIRST_PIECE_BYTES = 1 << 19
 """Text that is decoded first: a small file must not take memory for a large piece of it, ten times the text."""
 
 LARGEST_EVENT_BYTES = 1 << 29
@@ -225,7 +225,7 @@ class FileWalk:
             text = text[place:]
             alone += place
             self._tell()
-            wanted = min(PIECE_BYTES, max(FIRST_PIECE_BYTES, alone // 8))
+            wanted = min(PIECE_BYTES, max(FIRST_PIECE_BYTES, alone // 4))
         if end is None:
             # The list never ends.
             self.issues.found("truncated", where=lambda: f"after {shown(text[-60:].strip())}")
