@@ -437,7 +437,7 @@ def as_text(value: Any, keys: tuple[str, ...] = ()) -> Any:
     "name", ["simple_add_kineto.json.gz", "amd_mi250_toy_train.json.gz", "nvidia_alexnet_cuda_sync.json.gz"]
 )
 def test_numbers_written_as_text_are_numbers(name: str) -> None:
-    text = gzip.decompress((TRACES / f"{name}.json.gz").read_bytes())
+    text = gzip.decompress((TRACES / name).read_bytes())
     data = json.loads(text, parse_float=Decimal)
     data["traceEvents"] = [as_text(event) for event in data["traceEvents"]]
     expected, got = quietly(text), quietly(json.dumps(data))
